@@ -28,6 +28,7 @@ from headway.run.here import log_path
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB
+from tests.support import postgresql
 from tests.support.api import serving
 
 RUN = "0b9a7b4e-5a33-4c8f-9a51-0c4b6c0f3f11"
@@ -38,7 +39,7 @@ def site_of(folder: Path, node: str) -> Site:
     """The home of *node*, on the ledger that all of them share."""
     home = folder / node
     (home / "state").mkdir(parents=True, exist_ok=True)
-    url = SecretStr(f"sqlite:///{folder / 'ledger.db'}")
+    url = SecretStr((folder / "ledger.url").read_text())
     settings = Settings(home=home, ledger_url=url, node=node, runtime="process")
     return Site(settings, SystemClock(), Ledger.open)
 
@@ -76,8 +77,9 @@ def main() -> None:
     parser.add_argument("--lines-per-s", type=float, default=5.0)
     asked = parser.parse_args()
     context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, postgresql.server() as server:
         folder = Path(name)
+        (folder / "ledger.url").write_text(postgresql.new_database(server))
         ready: multiprocessing.Queue[str] = context.Queue()
         processes = {}
         for target in (be_node, be_gateway):

@@ -1,4 +1,4 @@
-"""What a copy from another node spares: `python benchmarks/near_copies.py --source-mib-s 50`.
+"""What a copy from another node spares: `PYTHONPATH=. python benchmarks/near_copies.py`.
 
 A web server that gives so much a second has a file. One node, in a process of its own, has staged
 it and serves its cache over TLS; another node stages it from the source alone, and then from it.
@@ -27,6 +27,7 @@ from headway.site import Site
 from headway.staging.reader import UserReader
 from headway.staging.rules import SourceRules
 from headway.units import GIB, MIB
+from tests.support import postgresql
 
 PIECE_BYTES = MIB // 4
 
@@ -35,7 +36,7 @@ def site_of(folder: Path, node: str) -> Site:
     """The home of *node*, on the ledger that all of them share."""
     home = folder / node
     (home / "state").mkdir(parents=True, exist_ok=True)
-    url = SecretStr(f"sqlite:///{folder / 'ledger.db'}")
+    url = SecretStr((folder / "ledger.url").read_text())
     settings = Settings(home=home, ledger_url=url, node=node, runtime="process")
     site = Site(settings, SystemClock(), Ledger.open)
     report(site)
@@ -104,8 +105,9 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     told: Any = context.Queue()
     sent = context.Value("q", 0, lock=False)
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, postgresql.server() as server:
         folder = Path(name)
+        (folder / "ledger.url").write_text(postgresql.new_database(server))
         values = asked.size_mib * MIB, asked.source_mib_s * MIB, told, sent
         source = context.Process(target=be_source, args=values, daemon=True)
         source.start()

@@ -1,4 +1,4 @@
-"""Processes that race for the last slot of a node, on SQLite and on PostgreSQL.
+"""Processes that race for the last slot of a node.
 
     python benchmarks/races.py [--racers 8] [--rounds 10000]
 
@@ -7,7 +7,6 @@ Prints how often the node was overcommitted: never, while its row is locked.
 
 import argparse
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -20,32 +19,24 @@ from tests.support.race import race  # noqa: E402
 
 
 def main() -> None:
-    """Race, count, print a row for each database."""
+    """Race, count, print a row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--racers", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=10_000)
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], action="append")
     asked = parser.parse_args()
-    print("| database | racers | rounds | overcommitted | nobody won | rounds/s |")
-    print("|---|---|---|---|---|---|", flush=True)
-    for database in asked.database or ["sqlite", "postgresql"]:
-        if database == "sqlite":
-            with tempfile.TemporaryDirectory() as folder:
-                show(database, f"sqlite:///{folder}/ledger.db", asked)
-        elif reason := postgresql.why_none():
-            print(f"| {database} | {reason} |")
-        else:
-            with postgresql.server() as server:
-                show(database, new_database(server), asked)
+    print("| racers | rounds | overcommitted | nobody won | rounds/s |")
+    print("|---|---|---|---|---|", flush=True)
+    with postgresql.server() as server:
+        show(new_database(server), asked)
 
 
-def show(database: str, url: str, asked: argparse.Namespace) -> None:
+def show(url: str, asked: argparse.Namespace) -> None:
     """One race, one row."""
     begun = time.perf_counter()
     result = race(url, racers=asked.racers, rounds=asked.rounds)
     took = time.perf_counter() - begun
     print(
-        f"| {database} | {asked.racers} | {result.rounds} | {result.overcommitted} "
+        f"| {asked.racers} | {result.rounds} | {result.overcommitted} "
         f"| {result.without_winner} | {result.rounds / took:.0f} |",
         flush=True,
     )

@@ -2,7 +2,7 @@
 
     python benchmarks/site_page.py [--times 10] [--runs 1000]
 
-Gateway and browser are on this machine, the ledger is SQLite, and no Prefect answers. Of the runs,
+Gateway and browser are on this machine, and no Prefect answers. Of the runs,
 nine in ten have ended and the others wait. Beside them there is an array of as many members, all of
 which have ended and have 50 values of a metric. Prints milliseconds from the click to the drawn
 view, and their ratio; both sites are asked in turn.

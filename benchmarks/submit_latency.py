@@ -76,7 +76,7 @@ class Site:
         return self.call("POST", path, body)
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """Ask the API; SQLite may be locked for a moment."""
+        """Ask the API, which may be busy for a moment."""
         if self.api is None:
             self.api = PrefectServer(self.url, auth=self.auth(), timeout_s=60.0)
         return self.api._call(method, path, body)  # noqa: SLF001 - what no command asks

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from headway.errors import InvalidInput
+from headway.errors import InvalidInput, LedgerMissing
 from headway.home import ROOT_HOME
 from headway.model.container_policy import ApiAccess
 from headway.units import GIB, MIB
@@ -94,11 +94,10 @@ class Settings(BaseSettings):
     pool: str = "gpu"
     """Work pool this node belongs to."""
     ledger_url: SecretStr | None = None
-    """SQLAlchemy address of the ledger; when not set, in the PostgreSQL that `headway up`
-    starts, else SQLite below `home`."""
+    """SQLAlchemy address of the ledger; when not set, in the PostgreSQL of `headway up`."""
     server_database_url: SecretStr | None = None
     """SQLAlchemy address of the Prefect server's own database; when not set, where the ledger
-    is in a PostgreSQL that `headway up` started, beside it, else the server's embedded SQLite."""
+    is in a PostgreSQL that `headway up` started, beside it."""
     redis_url: SecretStr | None = None
     """Redis by which several processes of the Prefect server share events, their order, leases
     and background work, such as ``redis://:SECRET@127.0.0.1:6379/0``; one process needs none."""
@@ -139,17 +138,26 @@ class Settings(BaseSettings):
 
     @property
     def database_url(self) -> str:
-        """Address of the ledger, with its password."""
+        """Address of the ledger, with its password.
+
+        Raises:
+            LedgerMissing: No site has been started in this home, and none was joined.
+        """
+        if (known := self.known_ledger) is None:
+            raise LedgerMissing(str(self.home))
+        return known
+
+    @property
+    def known_ledger(self) -> str | None:
+        """The same; None where there is none yet."""
         if self.ledger_url is not None:
             return self.ledger_url.get_secret_value()
-        for note in (self.ledger_pointer, self.database_note):
-            if note.exists():
-                return note.read_text().strip()
-        return f"sqlite:///{self.ledger_file}"
+        notes = (self.ledger_pointer, self.database_note)
+        return next((note.read_text().strip() for note in notes if note.exists()), None)
 
     @property
     def server_database(self) -> str | None:
-        """Address of the Prefect server's own database; None for its embedded SQLite."""
+        """Address of the Prefect server's own database; None where no site has been started."""
         if self.server_database_url is not None:
             return self.server_database_url.get_secret_value()
         if not self.owns_database:
@@ -171,11 +179,6 @@ class Settings(BaseSettings):
     def owns_database(self) -> bool:
         """Whether the ledger is in the PostgreSQL that `headway up` starts."""
         return self.database_note.exists() and not self.names_ledger
-
-    @property
-    def ledger_file(self) -> Path:
-        """The ledger of a site on SQLite."""
-        return self.home / "ledger.db"
 
     @property
     def database_note(self) -> Path:
@@ -218,8 +221,8 @@ class Settings(BaseSettings):
     @property
     def services(self) -> tuple[tuple[str, int], ...]:
         """Host and port of Prefect's API, the databases and Redis, where they are not files."""
-        urls = [self.api_url, self.database_url, self.server_database or "", self.redis or ""]
-        return tuple(found for url in urls if (found := service_of(url)) is not None)
+        urls = [self.api_url, self.known_ledger, self.server_database, self.redis]
+        return tuple(found for url in urls if (found := service_of(url or "")) is not None)
 
     @property
     def api_access(self) -> ApiAccess:

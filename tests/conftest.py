@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from headway.ledger import Ledger
 from headway.units import GIB
 from samples.local_image import BUSYBOX, PYTHON, MissingPiece, build
 from tests.nvml.stub import StubGpus, build_stub
@@ -69,6 +68,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _no_ledger_is_left() -> Iterator[None]:
+    """Hundreds of tests share the connections of one server, and its disk."""
+    with postgresql_support.nothing_left():
+        yield
+
+
+@pytest.fixture(autouse=True)
 def _usual_umask() -> None:
     """A command that a test runs within this process makes its files private from then on."""
     os.umask(0o022)
@@ -118,54 +124,21 @@ def _built(which: str, tag: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[str]:
+def postgresql() -> str:
     """Address of a private PostgreSQL, without a database name."""
-    if reason := postgresql_support.why_none():
-        pytest.skip(reason)
-    with postgresql_support.server() as address:
-        yield address
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def database_kind(request: pytest.FixtureRequest) -> str:
-    """Each of the two that a ledger may be in."""
-    kind: str = request.param
-    return kind
+    return postgresql_support.shared()
 
 
 @pytest.fixture
-def empty_database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Address of a database of either kind that has no tables yet."""
-    if database_kind == "sqlite":
-        return f"sqlite:///{tmp_path / 'ledger.db'}"
-    return postgresql_support.new_database(request.getfixturevalue("postgresql"))
+def empty_database_url(postgresql: str) -> str:
+    """Address of a database that has no tables yet."""
+    return postgresql_support.new_database(postgresql)
 
 
 @pytest.fixture
-def ledger_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Address of an empty ledger of either kind, copied: to make the tables takes longer."""
-    if database_kind == "sqlite":
-        shutil.copy(request.getfixturevalue("sqlite_tables"), tmp_path / "ledger.db")
-        return f"sqlite:///{tmp_path / 'ledger.db'}"
-    address: str = request.getfixturevalue("postgresql")
-    tables: str = request.getfixturevalue("postgresql_tables")
-    return postgresql_support.new_database(address, copy_of=tables)
-
-
-@pytest.fixture(scope="session")
-def sqlite_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of an empty ledger."""
-    file = tmp_path_factory.mktemp("tables") / "ledger.db"
-    Ledger.open(f"sqlite:///{file}").close()
-    return file
-
-
-@pytest.fixture(scope="session")
-def postgresql_tables(postgresql: str) -> str:
-    """The name of the database of an empty ledger."""
-    url = postgresql_support.new_database(postgresql)
-    Ledger.open(url).close()
-    return url.rpartition("/")[2]
+def ledger_url() -> str:
+    """Address of an empty ledger."""
+    return postgresql_support.new_ledger()
 
 
 _SITES = ExitStack()
@@ -242,6 +215,7 @@ def site(request: pytest.FixtureRequest) -> LiveSite:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail where something is left behind; in CI also where a test was skipped."""
     _SITES.close()  # where the tests were interrupted
+    postgresql_support.stop_shared()
     session.config.headway_failed = exitstatus != 0  # type: ignore[attr-defined]
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None:  # one process of several: the one that started them sees all of it

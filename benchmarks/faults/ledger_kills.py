@@ -1,6 +1,6 @@
 """Kills of whoever writes to the ledger, at random moments of its transactions.
 
-    python benchmarks/faults/ledger_kills.py [--kills 10000] [--database sqlite] [--seed 1]
+    python benchmarks/faults/ledger_kills.py [--kills 10000] [--seed 1]
 
 Each kill is one process that goes on with five runs on two nodes by what the ledger says, and
 dies before or after a statement or a commit. After each the promises are looked at; a run that
@@ -10,7 +10,6 @@ is over makes room for the next one, and those that are left at the end are brou
 import argparse
 import random
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -25,51 +24,41 @@ AT_ONCE = 5
 
 
 def main() -> int:
-    """A row for each database."""
+    """A row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=10_000)
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], action="append")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    bad = 0
-    for database in asked.database or ["sqlite", "postgresql"]:
-        if database == "sqlite":
-            with tempfile.TemporaryDirectory() as folder:
-                bad += show(database, f"sqlite:///{folder}/ledger.db", asked)
-        elif reason := postgresql.why_none():
-            print(f"| random kill points in the ledger | 10,000, 0 violations | {reason} |")
-        else:
-            with postgresql.server() as server:
-                bad += show(database, postgresql.new_database(server), asked)
-    return int(bad > 0)
+    with postgresql.server() as server:
+        return int(show(postgresql.new_database(server), asked) > 0)
 
 
-def show(database: str, url: str, asked: argparse.Namespace) -> int:
+def show(url: str, asked: argparse.Namespace) -> int:
     """Kill and look; print a row."""
     begun = time.monotonic()
     over, found = 0, []
     ledger = Ledger.open(url)
     faults.prepare(ledger)
     # Every statement is compiled once here, and never again in the processes that are killed.
-    prepared = [_new(ledger, "prepared", each) for each in range(AT_ONCE)]
+    prepared = [_new(ledger, -1 - each) for each in range(AT_ONCE)]
     faults.bring_to_their_end(ledger, prepared, random.Random(asked.seed))
-    current = [_new(ledger, database, each) for each in range(AT_ONCE)]
+    current = [_new(ledger, each) for each in range(AT_ONCE)]
     for number in range(asked.kills):
         faults.killed_once(ledger, current, asked.seed * 1_000_003 + number)
         found += faults.broken(ledger, current)
         seen = ledger.runs.of(current)
         done = [each for each, run in seen.items() if faults.is_over(ledger, run)]
         current = [each for each in current if each not in done]
-        current += [_new(ledger, database, AT_ONCE + over + each) for each in range(len(done))]
+        current += [_new(ledger, AT_ONCE + over + each) for each in range(len(done))]
         over += len(done)
         if not number % 100:
-            print(f"\r{database}: {number} kills, {over} runs over, {len(found)} violations",
+            print(f"\r{number} kills, {over} runs over, {len(found)} violations",
                   end="", file=sys.stderr, flush=True)  # fmt: skip
     faults.bring_to_their_end(ledger, current, random.Random(asked.seed))
     ledger.close()
     print("\n".join(found[:20]), file=sys.stderr)
     print(
-        f"| random kill points in the ledger, {database} | 10,000, 0 violations "
+        f"| random kill points in the ledger | 10,000, 0 violations "
         f"| {asked.kills} kills, {over} runs to their end: {len(found)} violations; "
         f"{time.monotonic() - begun:.0f} s |",
         flush=True,
@@ -77,8 +66,8 @@ def show(database: str, url: str, asked: argparse.Namespace) -> int:
     return len(found)
 
 
-def _new(ledger: Ledger, database: str, number: int) -> str:
-    run_id = f"{database}-{number}"
+def _new(ledger: Ledger, number: int) -> str:
+    run_id = f"run-{number}"
     faults.enqueue(ledger, run_id)
     return run_id
 

@@ -1,6 +1,6 @@
 """Calls of the ledger that are committed and reported as failed, one in twenty.
 
-    python benchmarks/faults/lost_answers.py [--jobs 5000] [--database sqlite] [--seed 1]
+    python benchmarks/faults/lost_answers.py [--jobs 5000] [--seed 1]
     python benchmarks/faults/lost_answers.py --stack [--jobs 200]
 
 In the ledger each call is repeated as by a process that was told that it had failed, over one to
@@ -13,8 +13,6 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,50 +34,38 @@ lose_answers({SHARE}, random.randrange(2**32))
 
 
 def main() -> int:
-    """A row for each database, or one for the stack."""
+    """A row for the ledger, or one for the stack."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int)
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], action="append")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stack", action="store_true", help="through a live site")
     parser.add_argument("--patience", type=float, default=1800.0)
     asked = parser.parse_args()
     if asked.stack:
         return _stack(asked.jobs or 200, asked.patience)
-    databases = asked.database or ["sqlite", "postgresql"]
-    return max(_ledger(each, asked.jobs or 5_000, asked.seed) for each in databases)
+    return _ledger(asked.jobs or 5_000, asked.seed)
 
 
-def _ledger(database: str, jobs: int, seed: int) -> int:
+def _ledger(jobs: int, seed: int) -> int:
     begun, chance, wanted = time.monotonic(), random.Random(seed), []
-    with _empty(database) as url:
-        ledger = Ledger.open(url)
+    with postgresql.server() as server:
+        ledger = Ledger.open(postgresql.new_database(server))
         faults.prepare(ledger)
         with faults.commits_reported_failed(SHARE, seed) as lost:
             for number in range(jobs):
                 wanted.append(lost_answers.carry_out(ledger, f"lost-{number}", chance))
                 if not number % 50:
-                    _say(f"{database}: {number} jobs, {lost[0]} answers lost")
+                    _say(f"{number} jobs, {lost[0]} answers lost")
         doubled = [amiss for each in wanted for amiss in lost_answers.doubled(ledger, each)]
         ledger.close()
     print("\n".join(doubled[:20]), file=sys.stderr)
     print(
-        f"| commits reported failed, {database} | 5,000 jobs, 0 doubled | {jobs} jobs, "
+        f"| commits reported failed | 5,000 jobs, 0 doubled | {jobs} jobs, "
         f"{sum(each.attempts for each in wanted)} attempts, {lost[0]} answers lost: "
         f"{len(doubled)} doubled; {time.monotonic() - begun:.0f} s |",
         flush=True,
     )
     return int(bool(doubled))
-
-
-@contextmanager
-def _empty(database: str) -> Iterator[str]:
-    if database == "sqlite":
-        with tempfile.TemporaryDirectory() as folder:
-            yield f"sqlite:///{folder}/ledger.db"
-    else:
-        with postgresql.server() as server:
-            yield postgresql.new_database(server)
 
 
 def _stack(jobs: int, patience_s: float) -> int:

@@ -1,6 +1,6 @@
 """Ways through the model of the lease protocol, carried out on the real ledger.
 
-    python benchmarks/faults/ways.py [--ways 5000] [--database sqlite] [--seed 0]
+    python benchmarks/faults/ways.py [--ways 5000] [--seed 0]
 
 Each way is some sixty random steps of two nodes and two runs with every fault that the model
 has. After each step that asks something of the ledger it has to keep what the model has.
@@ -8,7 +8,6 @@ has. After each step that asks something of the ledger it has to keep what the m
 
 import argparse
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -21,24 +20,16 @@ from tests.support import postgresql  # noqa: E402
 
 
 def main() -> int:
-    """A row for each database."""
+    """A row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ways", type=int, default=5_000)
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], action="append")
     parser.add_argument("--seed", type=int, default=0, help="of the first way")
     asked = parser.parse_args()
-    diverged = 0
-    for database in asked.database or ["sqlite", "postgresql"]:
-        if database == "sqlite":
-            with tempfile.TemporaryDirectory() as folder:
-                diverged += show(database, f"sqlite:///{folder}/ledger.db", asked)
-        else:
-            with postgresql.server() as server:
-                diverged += show(database, postgresql.new_database(server), asked)
-    return int(diverged > 0)
+    with postgresql.server() as server:
+        return int(show(postgresql.new_database(server), asked) > 0)
 
 
-def show(database: str, url: str, asked: argparse.Namespace) -> int:
+def show(url: str, asked: argparse.Namespace) -> int:
     """Go the ways until one diverges; print a row."""
     begun, ways, compared, diverged = time.monotonic(), 0, 0, ""
     ledger = Ledger.open(url)
@@ -46,13 +37,13 @@ def show(database: str, url: str, asked: argparse.Namespace) -> int:
         for calls in replay_ways(ledger, range(asked.seed, asked.seed + asked.ways)):
             ways, compared = ways + 1, compared + calls
             if not ways % 50:
-                print(f"\r{database}: {ways} ways", end="", file=sys.stderr, flush=True)
+                print(f"\r{ways} ways", end="", file=sys.stderr, flush=True)
     except AssertionError as error:
         diverged = str(error)
         print(f"\n{diverged}", file=sys.stderr)
     ledger.close()
     print(
-        f"| ways through the model on the ledger, {database} | thousands, none diverges | {ways} "
+        f"| ways through the model on the ledger | thousands, none diverges | {ways} "
         f"ways, {compared} steps compared: {int(bool(diverged))} diverged; "
         f"{time.monotonic() - begun:.0f} s |",
         flush=True,

@@ -25,7 +25,7 @@ def check_connections(settings: Settings) -> None:
     """
     check_connection(settings, "HEADWAY_HOST", f"http://{_bracketed(settings.host)}")
     check_connection(settings, "HEADWAY_SERVER_URL", settings.api_url)
-    check_connection(settings, "HEADWAY_LEDGER_URL", settings.database_url)
+    check_connection(settings, "HEADWAY_LEDGER_URL", settings.known_ledger or "")
     check_connection(settings, "HEADWAY_SERVER_DATABASE_URL", settings.server_database or "")
     check_connection(settings, "HEADWAY_REDIS_URL", settings.redis or "")
 

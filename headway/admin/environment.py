@@ -36,7 +36,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
-        # On SQLite, marking runs late locks the database for minutes (measured).
+        # What waits for a place is not late.
         "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "false",
         # Old events by Prefect's own settings, and what removed runs have left; the runs
         # themselves are removed by the settings of `headway prune`.

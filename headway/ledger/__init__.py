@@ -11,7 +11,7 @@ from headway.ledger.audit_log import AuditLog
 from headway.ledger.calls import Calls
 from headway.ledger.code import Code
 from headway.ledger.columns import now
-from headway.ledger.database import Database, is_absent, open_engine, shown
+from headway.ledger.database import Database, open_engine, shown
 from headway.ledger.flow_starts import FlowStarts
 from headway.ledger.gang_asks import GangAsks
 from headway.ledger.inspection import Inspection
@@ -102,8 +102,6 @@ class Ledger:
     @classmethod
     def _opened(cls, url: str, *, make: bool) -> Self:
         engine = open_engine(url)
-        if not make and is_absent(engine):
-            raise LedgerMissing(shown(engine))
         ledger = cls(Database(engine))
         try:
             if not make and ledger._database.schema_version() is None:

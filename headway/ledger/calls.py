@@ -18,17 +18,12 @@ from headway.ledger.database import Database, Repository, shown
 
 
 class Calls(Repository):
-    """Notifications of PostgreSQL. On SQLite there is but one worker, and nobody to be called."""
+    """Notifications of PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         """Calls over *database*; nobody listens yet."""
         super().__init__(database)
         self._listening: psycopg.Connection | None = None
-
-    @property
-    def are_heard(self) -> bool:
-        """Whether there is a way to call anybody."""
-        return self._database.engine.dialect.name == "postgresql"
 
     def send(self, nodes: Iterable[str], run_id: str = "") -> None:
         """Call the workers of *nodes*; those that listen alone hear it.
@@ -38,7 +33,7 @@ class Calls(Repository):
             run_id: A run of theirs of which Prefect told something; empty: look at the queue.
         """
         names = sorted(set(nodes))
-        if names and self.are_heard:
+        if names:
             with self._database.transaction() as session:
                 for name in names:
                     session.exec(select(func.pg_notify(_channel(name), run_id)))

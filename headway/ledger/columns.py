@@ -1,4 +1,4 @@
-"""Column types, the database's clock and inserts, alike on SQLite and PostgreSQL."""
+"""Column types, the database's clock and inserts."""
 
 import json
 import logging
@@ -15,12 +15,11 @@ from sqlalchemy import (
     Column,
     DateTime,
     Dialect,
-    Integer,
     String,
     TypeDecorator,
     literal,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlmodel import Field, Session, SQLModel, select
@@ -35,25 +34,22 @@ _NO_DIALECT: Any = None
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """Aware datetimes in UTC; SQLite keeps them as text without a zone."""
+    """Aware datetimes in UTC."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """Refuse naive times; store UTC."""
         if value is None:
             return None
         if value.tzinfo is None:
             raise ValueError(f"a naive time was handed to the ledger: {value}")
-        value = value.astimezone(UTC)
-        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+        return value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """Give aware times."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        """Whatever zone the session has."""
+        return None if value is None else value.astimezone(UTC)
 
 
 class _Readable(TypeDecorator[Any]):
@@ -169,12 +165,8 @@ def now(session: Session) -> datetime:
 
 def insert_new(session: Session, row: SQLModel) -> bool:
     """Insert *row* unless there is one of its keys, which stays; whether it was inserted."""
-    dialect = session.connection().dialect.name
-    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     values = insert(type(row)).values(row.model_dump()).on_conflict_do_nothing()
-    if dialect == "sqlite":
-        return bool(session.connection().execute(values).rowcount)
-    # Psycopg counts no rows of it: -1. SQLite gives none back before 3.35.
+    # Psycopg counts no rows of it: -1.
     return session.connection().execute(values.returning(literal(1))).first() is not None
 
 
@@ -185,19 +177,12 @@ class db_now(FunctionElement[datetime]):  # noqa: N801 - it is used as an SQL fu
     inherit_cache = True
 
 
-@compiles(db_now, "postgresql")
-def _postgresql_now(_element: Any, _compiler: Any, **_: Any) -> str:
+@compiles(db_now)
+def _clock_timestamp(_element: Any, _compiler: Any, **_: Any) -> str:
     return "clock_timestamp()"
 
 
-@compiles(db_now, "sqlite")
-def _sqlite_now(_element: Any, _compiler: Any, **_: Any) -> str:
-    # The text form in which SQLAlchemy stores times on SQLite.
-    return "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
-
-
-# SQLite numbers only columns of exactly INTEGER by itself.
-ID: Any = BigInteger().with_variant(Integer, "sqlite")
+ID: Any = BigInteger()
 
 
 def one_of(column: str, kind: type[StrEnum], name: str = "") -> CheckConstraint:

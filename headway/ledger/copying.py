@@ -1,37 +1,21 @@
-"""Copies a whole ledger from one database into another, as plain rows."""
+"""Copies a whole ledger from the SQLite file of an older site into PostgreSQL."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    JSON,
-    Connection,
-    String,
-    TableClause,
-    column,
-    func,
-    insert,
-    select,
-    table,
-    text,
-)
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.types import TypeEngine
-from sqlmodel import Session, SQLModel, col
-from sqlmodel import select as select_rows
+import psycopg
+from psycopg.sql import SQL, Composed, Identifier, Placeholder
 
 from headway.errors import LedgerError
-from headway.ledger.columns import EnumWord, Value
 from headway.ledger.database import Database, open_engine
-from headway.ledger.tables import RunRow
-from headway.model.run import RunState
 
 _BATCH = 1000
 _AT_WORK = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
+_VERSION = "alembic_version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +25,12 @@ class Copied:
     rows: dict[str, int]
     """By table."""
     left: dict[str, int]
-    """Rows that the other database refuses, by table; only where there are any."""
+    """Rows that PostgreSQL refuses, by table; only where there are any."""
 
 
-def not_ended(url: str) -> int:
-    """How many runs of the ledger at *url* wait or are under way."""
-    database = Database(open_engine(url))
-    try:
-        with database.reading() as session:
-            waits = select_rows(func.count()).select_from(RunRow)
-            return session.exec(waits.where(col(RunRow.state) != RunState.ENDED)).one()
-    finally:
-        database.engine.dispose()
+def not_ended(file: Path) -> int:
+    """How many runs of the ledger in *file* wait or are under way."""
+    return _count(file, "SELECT COUNT(*) FROM run WHERE state <> 'ended'")
 
 
 def not_ended_in_prefect(file: Path) -> int:
@@ -60,93 +38,120 @@ def not_ended_in_prefect(file: Path) -> int:
 
     A schedule makes its runs anew, so those that it has made do not count.
     """
-    if not file.exists():
-        return 0
-    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
-        marks = ", ".join("?" * len(_AT_WORK))
-        query = (
-            f"SELECT COUNT(*) FROM flow_run WHERE state_type IN ({marks}) AND NOT auto_scheduled"  # noqa: S608 - question marks alone
-        )
-        try:
-            return int(database.execute(query, _AT_WORK).fetchone()[0])
-        except sqlite3.OperationalError:  # of a server that never came up
-            return 0
+    marks = ", ".join("?" * len(_AT_WORK))
+    query = f"SELECT COUNT(*) FROM flow_run WHERE state_type IN ({marks}) AND NOT auto_scheduled"  # noqa: S608 - question marks alone
+    return _count(file, query, _AT_WORK)
 
 
-def copy_ledger(source_url: str, target_url: str) -> Copied:
-    """Copy every row of the ledger at *source_url* into the empty one at *target_url*.
+def copy_ledger(file: Path, url: str) -> Copied:
+    """Copy every row of the ledger in *file* into the empty database at *url*.
 
-    Both have this code's tables. It is one transaction: all of it, or nothing.
+    The database gets the tables that the file has, and then, with the rows in them, those of this
+    code. The copy is one transaction: all of it, or nothing.
 
     Raises:
-        LedgerUnreachable: One of the databases does not answer.
-        LedgerError: There is something in the target already.
+        LedgerUnreachable: The database does not answer.
+        LedgerError: There is something in it already, or the file is no ledger.
     """
-    source, target = Database(open_engine(source_url)), Database(open_engine(target_url))
+    database = Database(open_engine(url))
     try:
-        with source.reading() as reads, target.transaction() as writes:
-            return _copy(reads, writes)
+        with _reading(file) as source:
+            database.migrate(_version(source, file))
+            with database.transaction() as session:
+                driver = session.connection().connection.driver_connection
+                assert isinstance(driver, psycopg.Connection)  # noqa: S101 - see `open_engine`
+                copied = _copy(source, driver)
+        database.migrate()
     finally:
-        source.engine.dispose()
-        target.engine.dispose()
+        database.engine.dispose()
+    return copied
 
 
-def _copy(reads: Session, writes: Session) -> Copied:
-    connection = writes.connection()
-    if connection.dialect.name == "postgresql":
-        # Runs refer to each other in any order; what refers to what was checked at its source.
-        connection.execute(text("SET LOCAL session_replication_role = replica"))
+def _version(source: sqlite3.Connection, file: Path) -> str:
+    try:
+        return str(source.execute(f"SELECT version_num FROM {_VERSION}").fetchone()[0])  # noqa: S608 - a constant
+    except (sqlite3.Error, TypeError) as error:
+        raise LedgerError(f"nothing was copied: {file} is no ledger ({error})") from error
+
+
+def _copy(source: sqlite3.Connection, target: psycopg.Connection) -> Copied:
+    # Runs refer to each other in any order; what refers to what was checked at its source.
+    target.execute("SET LOCAL session_replication_role = replica")
+    target.execute("SET LOCAL timezone = 'UTC'")  # in which SQLite has all times
     rows, left = {}, {}
-    for name, plain in _plain_tables():
-        if connection.execute(select(func.count()).select_from(plain)).scalar_one():
+    for name, columns in _tables(source).items():
+        into = Identifier(name)
+        if target.execute(SQL("SELECT 1 FROM {} LIMIT 1").format(into)).fetchone():
             raise LedgerError(f"nothing was copied: the other ledger has rows in {name} already")
+        insert = SQL("INSERT INTO {} ({}) VALUES ({})").format(
+            into,
+            SQL(", ").join(map(Identifier, columns)),
+            SQL(", ").join([Placeholder()] * len(columns)),
+        )
         rows[name] = left[name] = 0
-        for batch in _batches(reads, plain):
-            refused = _insert(connection, plain, batch)
+        found = source.execute(f'SELECT * FROM "{name}"')  # noqa: S608 - a table's name
+        while batch := [tuple(map(_told, row)) for row in found.fetchmany(_BATCH)]:
+            refused = _insert(target, insert, batch)
             rows[name] += len(batch) - refused
             left[name] += refused
-        _go_on_counting(connection, plain)
+        _go_on_counting(target, name)
     return Copied(rows, {name: count for name, count in left.items() if count})
 
 
-def _plain_tables() -> Iterator[tuple[str, TableClause]]:
-    """Every table, with its values as they are stored: what is old need not be understood."""
-    for each in SQLModel.metadata.sorted_tables:
-        yield each.name, table(each.name, *(column(c.name, _plain(c.type)) for c in each.columns))
+def _tables(source: sqlite3.Connection) -> dict[str, list[str]]:
+    """The columns of every table that has rows of the site."""
+    names = source.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    ).fetchall()
+    return {
+        name: [each[1] for each in source.execute(f'PRAGMA table_info("{name}")')]
+        for (name,) in names
+        if name != _VERSION
+    }
 
 
-def _plain(kind: TypeEngine[Any]) -> TypeEngine[Any]:
-    if isinstance(kind, Value):
-        return JSON(none_as_null=True)
-    return String() if isinstance(kind, EnumWord) else kind
+def _told(value: Any) -> str | bytes | None:
+    """As a text whose type is PostgreSQL's to find: SQLite knows neither times nor truth."""
+    return value if value is None or isinstance(value, bytes) else str(value)
 
 
-def _batches(reads: Session, plain: TableClause) -> Iterator[Sequence[dict[str, Any]]]:
-    found = reads.connection().execution_options(yield_per=_BATCH).execute(select(plain))
-    for partition in found.mappings().partitions():
-        yield [dict(row) for row in partition]
-
-
-def _insert(connection: Connection, plain: TableClause, rows: Sequence[dict[str, Any]]) -> int:
+def _insert(target: psycopg.Connection, insert: Composed, rows: Sequence[Any]) -> int:
     """Insert *rows*; how many of them were refused."""
     try:
-        with connection.begin_nested():
-            connection.execute(insert(plain), list(rows))
-    except DBAPIError:
+        with target.transaction(), target.cursor() as cursor:
+            cursor.executemany(insert, rows)
+    except (psycopg.DataError, psycopg.IntegrityError):
         if len(rows) == 1:
             return 1
         half = len(rows) // 2
-        return _insert(connection, plain, rows[:half]) + _insert(connection, plain, rows[half:])
+        return _insert(target, insert, rows[:half]) + _insert(target, insert, rows[half:])
     return 0
 
 
-def _go_on_counting(connection: Connection, plain: TableClause) -> None:
+def _go_on_counting(target: psycopg.Connection, name: str) -> None:
     """Let the numbers that the database gives go on after those that were copied."""
-    if connection.dialect.name != "postgresql":
-        return
-    for each in SQLModel.metadata.tables[plain.name].primary_key:
-        sequence = func.pg_get_serial_sequence(plain.name, each.name)
-        if connection.execute(select(sequence)).scalar_one() is not None:
-            newest = select(func.max(plain.c[each.name]))
-            if (last := connection.execute(newest).scalar_one()) is not None:
-                connection.execute(select(func.setval(sequence, last)))
+    keys = target.execute(
+        "SELECT attname, pg_get_serial_sequence(%s, attname) FROM pg_attribute "
+        "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
+        (name, name),
+    ).fetchall()
+    for column, sequence in keys:
+        if sequence is not None:
+            query = SQL("SELECT setval(%s, max({0})) FROM {1} HAVING max({0}) IS NOT NULL")
+            target.execute(query.format(Identifier(column), Identifier(name)), (sequence,))
+
+
+def _count(file: Path, query: str, values: Sequence[str] = ()) -> int:
+    if not file.exists():
+        return 0
+    with _reading(file) as source:
+        try:
+            return int(source.execute(query, values).fetchone()[0])
+        except sqlite3.OperationalError:  # of a site that never came up
+            return 0
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as source:
+        yield source

@@ -1,17 +1,15 @@
-"""Opens the ledger's database: SQLite for one machine, PostgreSQL for several.
+"""Opens the ledger's database, a PostgreSQL.
 
-One writer at a time is what makes admission right. SQLite gives it with
-`BEGIN IMMEDIATE`, PostgreSQL with a lock on the node's row; "select the sum,
-then insert" without it overcommits (measured: 137 of 200 rounds). What only
-reads says so (`Database.reading`): it takes no such lock, and cannot write.
+One writer at a time is what makes admission right: whoever grants locks the
+node's row; "select the sum, then insert" without it overcommits (measured: 137
+of 200 rounds). What only reads says so (`Database.reading`): it cannot write.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Engine, create_engine, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from sqlmodel import Session
 
@@ -22,13 +20,10 @@ from headway.waits import waiting_for
 SCHEMA_VERSION = "0037"
 """The newest migration; a test holds it to what Alembic says."""
 
-_BUSY_S = 60.0
 _FROZEN_MS = 15_000
 """Who does nothing for so long in the middle of a transaction is frozen: PostgreSQL ends it, since
-everybody else waits for the rows that it holds. SQLite's lock is the file's: nobody can end it."""
-_READS = "headway_reads"
-"""Execution option of connections that only read."""
-_MIGRATION_LOCK = 0x68656164  # "head": the advisory lock's number on PostgreSQL
+everybody else waits for the rows that it holds."""
+_MIGRATION_LOCK = 0x68656164  # "head": the advisory lock's number
 
 
 def open_engine(url: str) -> Engine:
@@ -41,18 +36,13 @@ def open_engine(url: str) -> Engine:
         return _engine(make_url(url))
     except (ArgumentError, ImportError, ValueError):
         # What was given may hold a password, and so may SQLAlchemy's words about it.
-        allowed = "give an address such as postgresql://user@host/headway or sqlite:////srv/l.db"
+        allowed = "give an address such as postgresql://user@host/headway"
         raise InvalidInput("HEADWAY_LEDGER_URL", HIDDEN, allowed) from None
 
 
 def _engine(address: URL) -> Engine:
-    if address.get_backend_name() not in {"sqlite", "postgresql"}:
+    if address.get_backend_name() != "postgresql":
         raise ArgumentError("no other database keeps the ledger's promises")
-    if address.get_backend_name() == "sqlite":
-        engine = create_engine(address, connect_args={"timeout": _BUSY_S})
-        event.listen(engine, "connect", _set_up_sqlite)
-        event.listen(engine, "begin", _begin)
-        return engine
     if address.drivername == "postgresql":
         address = address.set(drivername="postgresql+psycopg")
     return create_engine(
@@ -72,36 +62,9 @@ def _engine(address: URL) -> Engine:
     )
 
 
-def is_absent(engine: Engine) -> bool:
-    """Whether connecting would make the database's file."""
-    path = engine.url.database
-    in_a_file = engine.dialect.name == "sqlite" and path not in (None, "", ":memory:")
-    return in_a_file and not Path(path or "").exists()
-
-
 def shown(engine: Engine) -> str:
     """Its address without the password."""
     return engine.url.render_as_string(hide_password=True)
-
-
-def _set_up_sqlite(connection: Any, _record: object) -> None:
-    # The driver would begin transactions by itself, deferred; we begin them.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for pragma in (
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        "foreign_keys=ON",
-        f"busy_timeout={int(_BUSY_S * 1000)}",
-    ):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _begin(connection: Any) -> None:
-    reads = bool(connection.get_execution_options().get(_READS))
-    connection.exec_driver_sql(f"PRAGMA query_only={int(reads)}")
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 class Database:
@@ -112,7 +75,7 @@ class Database:
         self.engine = engine
         self._name = f"the ledger at {shown(engine)}, which is locked or slow"
         # The same pool: the option is told to each connection while it is lent.
-        self._readers = engine.execution_options(**{_READS: True, "postgresql_readonly": True})
+        self._readers = engine.execution_options(postgresql_readonly=True)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -153,18 +116,14 @@ class Database:
         except DBAPIError as error:
             raise self._unreachable(error) from error
 
-    def migrate(self) -> None:
-        """Bring the tables to this code's schema. Safe when several start at once.
+    def migrate(self, to: str = SCHEMA_VERSION) -> None:
+        """Bring the tables to the schema *to*. Safe when several start at once.
 
         Raises:
             SchemaMismatch: The tables are newer than this code.
         """
-        if is_absent(self.engine):
-            path = Path(self.engine.url.database or "")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)  # what SQLite puts beside it has its mode
         found = self.schema_version()
-        if found == SCHEMA_VERSION:
+        if found == to:
             return
         if found is not None and found > SCHEMA_VERSION:
             raise SchemaMismatch(found, SCHEMA_VERSION)
@@ -175,12 +134,10 @@ class Database:
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         with self._reached(), self.engine.connect() as connection, connection.begin():
-            # On SQLite the transaction is the lock, and a schema change is part of it.
-            if connection.dialect.name == "postgresql":
-                lock = text("SELECT pg_advisory_xact_lock(:number)")
-                connection.execute(lock, {"number": _MIGRATION_LOCK})
+            lock = text("SELECT pg_advisory_xact_lock(:number)")
+            connection.execute(lock, {"number": _MIGRATION_LOCK})
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            command.upgrade(config, to)
 
     def schema_version(self) -> str | None:
         """The schema that the database has; None when it is empty."""

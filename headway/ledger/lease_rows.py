@@ -16,7 +16,7 @@ LIVE = col(LeaseRow.released_at).is_(None)
 
 
 def lock_nodes(session: Session, names: Sequence[str]) -> dict[str, NodeRow]:
-    """Hold the nodes' rows until the transaction ends; on SQLite the transaction itself does.
+    """Hold the nodes' rows until the transaction ends.
 
     All who lock several do so in one order, so that none waits for another in a ring.
     """

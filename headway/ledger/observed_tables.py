@@ -146,7 +146,6 @@ class NoticeRow(SQLModel, table=True):
         Index(
             "notice_untaken",
             "notice_id",
-            sqlite_where=text("taken_at IS NULL"),
             postgresql_where=text("taken_at IS NULL"),
         ),
     )

@@ -106,7 +106,7 @@ def runs_of(session: Session, run_ids: Sequence[str]) -> list[RunRecord]:
 
 
 def pages(run_ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """*run_ids* by parts: SQLite takes some thousand parameters at most."""
+    """*run_ids* by parts: PostgreSQL takes some 65,000 parameters at most."""
     return (run_ids[start : start + 500] for start in range(0, len(run_ids), 500))
 
 

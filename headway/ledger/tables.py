@@ -31,10 +31,8 @@ from headway.model.node import Gpu, NodePorts, NodeReading, NodeState
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState, When
 
 _EXIT_KIND: Any = EnumWord(ExitKind)
-_LIVE: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("released_at IS NULL"))
-_WITH_ROWS: Any = dict.fromkeys(
-    ("sqlite_where", "postgresql_where"), text("rows_removed_at IS NULL")
-)
+_LIVE: Any = {"postgresql_where": text("released_at IS NULL")}
+_WITH_ROWS: Any = {"postgresql_where": text("rows_removed_at IS NULL")}
 
 
 class _WithExit(SQLModel):

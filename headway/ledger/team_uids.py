@@ -52,8 +52,7 @@ class TeamUids(Repository):
 
 def _locked(session: Session) -> dict[str, NumberRange]:
     """Every range, with nobody else adding one until the transaction ends."""
-    if session.connection().dialect.name == "postgresql":
-        session.connection().execute(text("LOCK TABLE team_uids IN SHARE ROW EXCLUSIVE MODE"))
+    session.connection().execute(text("LOCK TABLE team_uids IN SHARE ROW EXCLUSIVE MODE"))
     return {row.team: _range(row) for row in session.exec(select(TeamUidsRow))}
 
 

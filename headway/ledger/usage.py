@@ -14,7 +14,7 @@ from headway.model.node import Node
 from headway.model.usage import Holding
 
 _PAGE = 500
-"""SQLite takes some thousand parameters at most."""
+"""PostgreSQL takes some 65,000 parameters at most."""
 
 
 class Holdings(Repository):

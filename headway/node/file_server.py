@@ -113,9 +113,8 @@ def serve_files(site: Site) -> None:
         InvalidInput: The address or the port cannot be listened on.
     """
     settings = site.settings
-    # Such a ledger is on this machine alone, so no other machine has a node of the site.
-    alone = settings.owns_database or settings.database_url.startswith("sqlite")
-    host = _LOOPBACK if alone else own_address(settings)
+    # A site's own database is on a socket of its machine, so no other machine has a node of it.
+    host = _LOOPBACK if settings.owns_database else own_address(settings)
     serve_on(site, host, secured=host != _LOOPBACK)
 
 

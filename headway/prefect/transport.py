@@ -18,10 +18,7 @@ _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 class RetryTransport(httpx.HTTPTransport):
-    """Asks again while the server is busy: on SQLite it answers 503 when writers queue up.
-
-    Once in a while its own writers lock each other out, and nothing is answered until
-    SQLite gives up after a minute (measured): a time-out is asked again too.
+    """Asks again while the server is busy, or answers nothing in time.
 
     Every call of `PrefectServer` may be repeated: reading changes nothing, a state is set
     to the same value, and a run is created under an idempotency key.

@@ -235,8 +235,6 @@ class PoolQueue:
 
     def _announce(self, queue: Queue[WaitingRun], seen: PoolSnapshot) -> None:
         """Let the workers that follow know who is first, where that is news or long ago."""
-        if not self._site.ledger.calls.are_heard:
-            return
         first = tuple(run.run_id for run in queue.front(seen.at.timestamp(), _FRONTS))
         before = self._front
         if before is None or first != before.run_ids or seen.at - before.at > _ANNOUNCE_AGAIN:
@@ -367,7 +365,7 @@ class PoolQueue:
     def _another_speaks(self, silent_s: Mapping[str, float]) -> bool:
         """Whether another node speaks for the pool, and was heard of a moment ago."""
         speaker = _speaker(silent_s)
-        if speaker in {"", self._site.settings.node} or not self._site.ledger.calls.are_heard:
+        if speaker in {"", self._site.settings.node}:
             return False
         return silent_s[speaker] < _SPEAKS_WITHIN_S
 

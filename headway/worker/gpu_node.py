@@ -416,8 +416,6 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         """Tell Prefect that this worker lives; a server that is away is asked again later."""
         try:
             await super().sync_with_backend()
-            if not self._mended:
-                return  # not among all that is written at the start: SQLite may lock itself out
             # Work queues and deployments count as ready only while somebody asks this
             # question, which headway does not need: it is asked of a past without runs.
             await self.client.get_scheduled_flow_runs_for_work_pool(
@@ -528,8 +526,6 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
     async def _hear(self) -> None:
         """Look at the queue when the worker that speaks for the pool says so, or at a run."""
         calls, node = self._site.ledger.calls, self._site.settings.node
-        if not calls.are_heard:
-            await anyio.sleep_forever()
         wait = partial(calls.wait, node, _HEARD_WITHIN_S)
         while True:
             heard = await anyio.to_thread.run_sync(wait, limiter=self._call_thread)

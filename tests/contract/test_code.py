@@ -46,8 +46,7 @@ def age(url: str, seconds: float) -> None:
     past = datetime.now(UTC) - timedelta(seconds=seconds)
     with engine.begin() as connection:
         for statement in ("UPDATE code SET used_at = :at", "UPDATE code_chunk SET seen_at = :at"):
-            at = past.replace(tzinfo=None) if engine.dialect.name == "sqlite" else past
-            connection.execute(text(statement), {"at": at})
+            connection.execute(text(statement), {"at": past})
     engine.dispose()
 
 

@@ -1,9 +1,7 @@
-"""What the ledger promises, on SQLite and on PostgreSQL alike."""
+"""What the ledger promises."""
 
 import math
 import multiprocessing
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +12,7 @@ from typing import Any
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import make_url, text
+from sqlalchemy import text
 from sqlalchemy.exc import StatementError
 
 from headway.errors import (
@@ -778,8 +776,6 @@ def test_several_may_migrate_at_once(empty_database_url: str) -> None:
 def test_a_ledger_that_is_not_there_is_not_made_by_asking(empty_database_url: str) -> None:
     with pytest.raises(LedgerMissing, match=r"there is no ledger at .*`headway up`"):
         Ledger.find(empty_database_url)
-    if empty_database_url.startswith("sqlite"):
-        assert not Path(make_url(empty_database_url).database or "").exists()
     Ledger.open(empty_database_url).close()
     found = Ledger.find(empty_database_url)
     assert found.nodes.all() == []
@@ -790,28 +786,6 @@ def test_a_refused_connection_is_ours_to_tell() -> None:
     with pytest.raises(LedgerUnreachable, match="cannot be used") as caught:
         Ledger.open("postgresql://nobody:secret@127.0.0.1:1/none")
     assert "secret" not in str(caught.value)
-
-
-def test_a_locked_sqlite_is_waited_for(tmp_path: Path) -> None:
-    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
-    other = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
-    held, released = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with other._database.transaction() as session:
-            session.execute(text("SELECT 1"))
-            held.set()
-            time.sleep(1.0)
-            released.set()
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    held.wait()
-    enqueue(ledger, "a")
-    assert released.is_set()
-    holder.join()
-    ledger.close()
-    other.close()
 
 
 def test_a_claim_is_given_back_by_its_holder_only(ledger: Ledger) -> None:

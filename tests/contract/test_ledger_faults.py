@@ -74,19 +74,14 @@ def test_what_was_committed_and_reported_failed_is_done_once(ledger: Ledger) -> 
     assert faults.broken(ledger, [each.run_id for each in wanted]) == []
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def on_small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, str]]:
+@pytest.fixture
+def on_small_disk(postgresql: str, tmp_path: Path) -> Iterator[tuple[Path, str]]:
     """A disk of its own, and the address of a ledger on it."""
-    with ExitStack() as stack:
-        if request.param == "sqlite":
-            disk = stack.enter_context(small_disk(tmp_path / "disk", 2))
-            yield disk, f"sqlite:///{disk / 'ledger.db'}"
-        else:
-            if reason := postgresql_support.why_none():
-                pytest.skip(reason)
-            disk = stack.enter_context(small_disk(tmp_path / "disk", 100))
-            server = stack.enter_context(postgresql_support.server(disk=str(disk)))
-            yield disk, postgresql_support.new_database(server)
+    with (
+        small_disk(tmp_path / "disk", 100) as disk,
+        postgresql_support.server(disk=str(disk)) as server,
+    ):
+        yield disk, postgresql_support.new_database(server)
 
 
 def test_a_device_without_room_loses_nothing_that_was_acknowledged(
@@ -133,7 +128,6 @@ def test_connections_that_the_server_ends_are_made_anew(postgresql: str) -> None
     ledger.close()
 
 
-@pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
 def test_who_freezes_in_a_transaction_holds_up_nobody_for_long(
     ledger_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,6 @@ READS: dict[str, Callable[[Ledger], object]] = {
 
 
 def test_reads_go_on_while_somebody_writes(ledger: Ledger) -> None:
-    """On SQLite each of them began with BEGIN IMMEDIATE, the lock of whoever writes."""
     with ledger._database.transaction() as session:
         session.add(SettingRow(name="held", document={}, updated_at=ledger.now()))
         session.flush()

@@ -1,4 +1,4 @@
-"""Telemetry in the ledger stays within its retention, on SQLite and on PostgreSQL alike."""
+"""Telemetry in the ledger stays within its retention."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

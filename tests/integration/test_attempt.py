@@ -53,6 +53,7 @@ from headway.views.run_history import history_of
 from headway.views.run_report import markdown
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
+from tests.support.postgresql import with_ledger
 from tests.support.site import wait_for
 from tests.support.web import web_server
 
@@ -67,7 +68,7 @@ JOB = TrainingJob(
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="here"), SystemClock())
     join_site(site)
     yield site
     for container in site.runtime.containers():

@@ -1,7 +1,6 @@
 """All that a site's databases hold, in one file and back."""
 
 import signal
-import sqlite3
 import stat
 import tarfile
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from pydantic import SecretStr
 
 from headway.admin.database.backup import NotRestored, back_up, restore
 from headway.admin.database.choice import have_database
@@ -97,21 +95,3 @@ def test_what_is_damaged_changes_nothing(homes: tuple[Settings, Settings], tmp_p
     file.write_text("no backup")
     with pytest.raises(InvalidInput, match="give what `headway backup` wrote"):
         restore(site, CLOCK, file, replace=True, say=print)
-
-
-def test_a_site_on_sqlite_is_as_it_was(homes: tuple[Settings, Settings], tmp_path: Path) -> None:
-    named, other = homes
-    site = named.model_copy(update={"ledger_url": SecretStr(f"sqlite:///{named.ledger_file}")})
-    with closing(Ledger.open(site.database_url)) as ledger:
-        populate(ledger)
-        told = ledger.traces.all()
-        file = tmp_path / "site.backup"
-        with ledger._database.transaction():  # somebody writes
-            back_up(site, CLOCK, file)
-    restore(other, CLOCK, file, replace=False, say=print)
-    with closing(Ledger.find(other.database_url)) as ledger:
-        assert ledger.traces.all() == told
-    with closing(sqlite3.connect(other.ledger_file)) as ledger:
-        assert ledger.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    with pytest.raises(NotRestored, match="--replace lets it go"):
-        restore(other, CLOCK, file, replace=False, say=print)

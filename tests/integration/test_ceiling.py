@@ -17,6 +17,7 @@ from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.testing.telemetry import FakeGpus
 from headway.this_node import adopt, join_site, read_node
+from tests.support.postgresql import with_ledger
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a ceiling is root's")
 
@@ -42,7 +43,7 @@ def ceiling(tmp_path: Path) -> Path:
 @pytest.fixture
 def site(ceiling: Path, tmp_path: Path) -> Iterator[Site]:
     home = tmp_path / "home"
-    settings = Settings(home=home, runtime="process", node="here", ceiling=ceiling)
+    settings = Settings(home=with_ledger(home), runtime="process", node="here", ceiling=ceiling)
     site = Site(settings, SystemClock())
     site.make_ledger()
     join_site(site)

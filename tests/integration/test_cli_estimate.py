@@ -12,6 +12,7 @@ from headway.model.node import Capacity, Gpu, Node
 from headway.site import current_site
 from headway.units import GIB
 from tests.support.api import own_gateway
+from tests.support.postgresql import with_ledger
 from tests.support.site import forget_site
 
 GAVEL = Path(__file__).parents[1] / "data" / "runtime-gavel.csv"
@@ -19,7 +20,7 @@ GAVEL = Path(__file__).parents[1] / "data" / "runtime-gavel.csv"
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HEADWAY_HOME", str(with_ledger(tmp_path / "home")))
     forget_site()
     current_site().make_ledger()
     yield current_site()

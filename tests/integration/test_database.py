@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import psutil
 import psycopg
 import pytest
+from pydantic import SecretStr
 
 from headway.admin.database import binaries, upgrade
 from headway.admin.database.choice import have_database
@@ -176,26 +177,23 @@ def test_a_try_that_went_no_further_is_begun_again(settings: Settings) -> None:
     assert hosting.answers(settings.database_url)
 
 
-def test_where_there_is_no_postgresql_the_site_is_on_sqlite_and_says_so(
+def test_where_there_is_no_postgresql_it_is_said_how_to_have_one(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.admin.database.own.found", lambda *_: [])
-    said: list[str] = []
-    assert not have_database(settings, CLOCK, said.append)
-    assert settings.database_url.startswith("sqlite:///")
-    assert "Install one" in said[-1]
-    assert "one writer at a time" in said[-1]
-    assert "one writer at a time" in looked_at(settings)[1]
+    with pytest.raises(NoDatabase, match="Install one"):
+        have_database(settings, CLOCK, print)
+    assert settings.known_ledger is None
+    assert looked_at(settings) == (False, mock.ANY)
 
 
 def test_a_path_too_long_for_a_socket_is_said(tmp_path: Path) -> None:
-    said: list[str] = []
-    assert not have_database(Settings(home=tmp_path / ("long" * 25)), CLOCK, said.append)
-    assert "shorten HEADWAY_HOME" in said[0]
+    with pytest.raises(NoDatabase, match="shorten HEADWAY_HOME"):
+        have_database(Settings(home=tmp_path / ("long" * 25)), CLOCK, print)
 
 
 def test_a_ledger_that_the_operator_names_is_used(tmp_path: Path) -> None:
-    settings = Settings(home=tmp_path, ledger_url=f"sqlite:///{tmp_path}/l.db")  # type: ignore[arg-type]
+    settings = Settings(home=tmp_path, ledger_url=SecretStr("postgresql://u@db/own"))
     assert not have_database(settings, CLOCK, pytest.fail)
     assert settings.server_database is None
 

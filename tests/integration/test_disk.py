@@ -17,6 +17,7 @@ from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.this_node import adopt, join_site
 from headway.units import GIB, MIB
+from tests.support.postgresql import with_ledger
 
 RUN = "00000000-0000-4000-8000-000000000007"
 VOLUME_IMAGE = "headway-test/volume:local"
@@ -49,7 +50,7 @@ def docker_node(tmp_path: Path, busybox_image: str) -> Iterator[Site]:
 
 
 def _site(home: Path, runtime: str) -> Iterator[Site]:
-    site = Site(Settings(home=home, runtime=runtime, node="here"), SystemClock())  # type: ignore[arg-type]
+    site = Site(Settings(home=with_ledger(home), runtime=runtime, node="here"), SystemClock())  # type: ignore[arg-type]
     join_site(site)
     yield site
     for container in site.runtime.containers():

@@ -29,6 +29,7 @@ from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.containers import create_container
+from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 
 RUN, OTHER = (f"00000000-0000-4000-8000-00000000000{at}" for at in (1, 2))
@@ -63,7 +64,7 @@ class Prefect(PrefectServer):
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="here"), SystemClock())
     join_site(site)
     site.clock = FakeClock()
     job = TrainingJob(name="job", image="image:1", command=["true"], stop_grace="1s")
@@ -181,7 +182,9 @@ def test_a_home_without_a_ledger_is_one_failed_check_and_the_others_go_on(tmp_pa
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's site gives teams uids")
 def test_a_team_that_an_engine_with_remapped_users_cannot_have_is_named(tmp_path: Path) -> None:
     # Nobody listens there: the engine was asked before how it maps users.
-    settings = Settings(home=tmp_path, node="here", runtime="docker", docker_host=NOWHERE)
+    settings = Settings(
+        home=with_ledger(tmp_path), node="here", runtime="docker", docker_host=NOWHERE
+    )
     site = Site(settings, SystemClock(), Ledger.open)
 
     def teams(remap: Remap | None) -> doctor.Finding:

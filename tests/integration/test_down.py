@@ -19,6 +19,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
+from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 
 RUN, BESIDE = (f"00000000-0000-4000-8000-00000000000{at}" for at in (1, 2))
@@ -47,7 +48,7 @@ class Prefect(PrefectServer):
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="here"), SystemClock())
     site.make_ledger()
     join_site(site)
     yield site

@@ -19,6 +19,7 @@ from headway.runtime.process.shim import identity
 from headway.settings import Settings
 from headway.site import Site
 from tests.support.one_run import OneRun
+from tests.support.postgresql import with_ledger
 from tests.support.site import ROOT, wait_for
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -29,7 +30,9 @@ def test_a_run_of_an_earlier_boot_is_tried_again_and_nobody_else_is_killed(tmp_p
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("another boot id needs root and a mount namespace")
     home, boot = tmp_path / "home", tmp_path / "boot_id"
-    run = OneRun(Site(Settings(home=home, runtime="process", node="here"), SystemClock()))
+    run = OneRun(
+        Site(Settings(home=with_ledger(home), runtime="process", node="here"), SystemClock())
+    )
     run.submit(600.0)
     run.until_said("start")
     notes = home / "containers" / container_name(run.run_id, 1) / "running.json"

@@ -35,6 +35,7 @@ from headway.views.run_document import size_words
 from headway.views.run_history import history_of
 from headway.views.run_report import markdown
 from tests.support.fence import fence_of, release
+from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 
 GPU = "NVIDIA A100-SXM4-80GB"
@@ -52,7 +53,7 @@ LOST = Exit(ExitKind.INFRASTRUCTURE, None, "rank 2 on two is lost")
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     """Three nodes with two GPUs each."""
-    site = Site(Settings(home=tmp_path, runtime="process", node="head"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="head"), SystemClock())
     site.gpus = FakeGpus(*(GpuReading(f"GPU-{at}", at, GPU, 80 * GIB, 0) for at in range(2)))
     join_site(site)
     heartbeat(site, read_node(site))

@@ -15,6 +15,7 @@ from headway.model.run import ExitKind
 from headway.settings import Settings
 from headway.site import Site
 from tests.support.one_run import OneRun
+from tests.support.postgresql import with_ledger
 from tests.support.relay import Relay, Trap, When
 from tests.support.site import PATIENCE_S
 
@@ -43,7 +44,7 @@ def relay(tmp_path: Path) -> Iterator[Relay]:
 
 @pytest.fixture
 def run(tmp_path: Path, relay: Relay, busybox_image: str) -> Iterator[OneRun]:
-    settings = Settings(home=tmp_path / "home", runtime="docker", node="here")
+    settings = Settings(home=with_ledger(tmp_path / "home"), runtime="docker", node="here")
     made = OneRun(Site(settings, SystemClock()), engine=relay.address)
     yield made
     made.close()

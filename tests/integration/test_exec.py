@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -46,6 +46,7 @@ from headway.site import Site
 from headway.testing.runtime_harness import until
 from headway.units import GIB, MIB
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.postgresql import new_ledger
 
 pytestmark = pytest.mark.docker
 
@@ -64,14 +65,11 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(
-    sqlite_tables: Path, tmp_path_factory: pytest.TempPathFactory, busybox_image: str
-) -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory, busybox_image: str) -> Iterator[Place]:
     """The gateway's machine ``head``, and the node ``left``; ada has a run on each."""
     folder = tmp_path_factory.mktemp("exec")
     folder.chmod(0o755)
-    (folder / "ledger.db").write_bytes(sqlite_tables.read_bytes())
-    url = f"sqlite:///{folder / 'ledger.db'}"
+    url = SecretStr(new_ledger())
     sites = {}
     for name, run_id in (("head", HERE), ("left", THERE)):
         home = folder / name

@@ -29,6 +29,7 @@ from headway.site import POLICY, Site
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.this_node import adopt, join_site
 from headway.units import MIB
+from tests.support.postgresql import with_ledger
 
 RANK = "00000000-0000-4000-8000-000000000002"
 GANG = "00000000-0000-4000-8000-000000000001"
@@ -46,7 +47,7 @@ def machine() -> FakeMachine:
 def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> Site:
     for name in (AUTH, "PREFECT_API_AUTH_STRING"):
         monkeypatch.delenv(name, raising=False)
-    site = Site(Settings(home=tmp_path, runtime="docker", node="head"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime="docker", node="head"), SystemClock())
     monkeypatch.setattr(
         site,
         "_engine",

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+from pydantic import SecretStr
 
 from headway.clock import SystemClock
 from headway.errors import LeaseLost, RuntimeFailure
@@ -29,6 +30,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support import mpi_image, netns
+from tests.support.postgresql import new_ledger
 
 GANG, RANK = (f"00000000-0000-4000-8000-00000000000{number}" for number in (1, 2))
 PLACES = ["10.0.0.5:29500", "10.0.0.6:29500"]
@@ -50,11 +52,9 @@ Horovod itself has to be built, and is tried by `benchmarks/gang_curves.py`.
 
 
 @pytest.fixture
-def parts(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Attempt, Attempt]]:
+def parts(tmp_path: Path) -> Iterator[tuple[Attempt, Attempt]]:
     """Rank 0 and rank 1 of a gang whose containers would run."""
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    if "ledger_url" in request.fixturenames:
-        url = request.getfixturevalue("ledger_url")
+    url = SecretStr(new_ledger())
     homes = [
         Settings(home=tmp_path / name, runtime="process", node=name, ledger_url=url)
         for name in ("head", "one")

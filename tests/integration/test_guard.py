@@ -2,13 +2,13 @@
 
 import os
 import signal
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from pydantic import SecretStr
 
@@ -31,6 +31,7 @@ from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.guard_process import guard_process
+from tests.support.postgresql import new_ledger, with_ledger
 from tests.support.site import wait_for
 
 RUN = "00000000-0000-4000-8000-000000000001"
@@ -112,7 +113,9 @@ class Bench:
 
     def opened(self) -> GuardedSite:
         """The site as another process has it."""
-        settings = Settings(home=self.home, runtime="docker", node="here", lease_ttl_s=900.0)
+        settings = Settings(
+            home=with_ledger(self.home), runtime="docker", node="here", lease_ttl_s=900.0
+        )
         site = GuardedSite(settings, self.clock)
         site.engine = self.engine
         return site
@@ -285,7 +288,7 @@ def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """A node of a site of two whose leases last ten seconds, with a container that runs."""
     settings = Settings(
         home=tmp_path / "home", runtime=request.param, node="here", lease_ttl_s=10.0,
-        ledger_url=SecretStr(f"sqlite:///{tmp_path}/ledger.db"),
+        ledger_url=SecretStr(new_ledger()),
     )  # fmt: skip
     image = request.getfixturevalue("busybox_image") if request.param == "docker" else "image:1"
     site = Site(settings, SystemClock())
@@ -329,15 +332,15 @@ def test_a_container_is_dead_before_its_lease_expires_where_the_ledger_is_away(
     first = expiry(running)
     with guard_process(running):
         wait_for(lambda: expiry(running) > first, lambda: said(running))
-        path = running.settings.database_url.removeprefix("sqlite:///")
-        with closing(sqlite3.connect(path, isolation_level=None)) as locked:
-            locked.execute("BEGIN IMMEDIATE")  # nobody else writes from here on
-            (text,) = locked.execute("SELECT expires_at FROM lease").fetchone()
+        with psycopg.connect(running.settings.database_url) as locked:
+            locked.execute("LOCK TABLE lease")  # nobody else reads or writes it from here on
+            row = locked.execute("SELECT expires_at FROM lease").fetchone()
             until_dead(running)
+    assert row is not None
     status = running.runtime.inspect(NAME)
     assert status is not None
     assert status.ended_at is not None
-    assert status.ended_at < datetime.fromisoformat(text).replace(tzinfo=UTC)
+    assert status.ended_at < row[0]
     assert "could not be renewed" in read_notes(running.settings.state_dir).stopped[NAME]
 
 

@@ -27,6 +27,7 @@ from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
+from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 from tests.support.site import wait_for
 
@@ -37,7 +38,7 @@ DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="here"), SystemClock())
     join_site(site)
     enqueue(site, RUN, TrainingJob(name="job", image="image:1", command=["true"]))
     return site

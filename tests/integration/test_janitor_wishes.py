@@ -34,6 +34,7 @@ from headway.views.run_document import ledger_state
 from tests.support.api import cut_off
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
+from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 from tests.support.site import within_this_process
 
@@ -45,7 +46,7 @@ JOB = TrainingJob(name="job", image="image:1", command=["true"], stop_grace="20s
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="here"), SystemClock())
     join_site(site)
     enqueue(site, RUN, JOB)
     return site

@@ -21,6 +21,7 @@ from headway.this_node import join_site
 from headway.units import MIB
 from headway.worker.states import ended
 from tests.support.fence import fence_of, release
+from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 
 RUN = "00000000-0000-4000-8000-000000000001"
@@ -30,7 +31,7 @@ JOB = TrainingJob(name="job", image="image:1", command=["true"])
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="here"), SystemClock())
     join_site(site)
     return site
 

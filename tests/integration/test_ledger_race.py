@@ -12,7 +12,6 @@ def test_one_of_many_gets_the_last_slot(ledger_url: str) -> None:
 
 
 @pytest.mark.postgresql
-@pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
 def test_without_the_lock_the_race_is_lost(ledger_url: str) -> None:
     """The test above has teeth: take the node's lock away and it sees overcommitment."""
     assert race(ledger_url, racers=6, rounds=60, locked=False).overcommitted > 0

@@ -20,6 +20,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.staging.partial import Partial
 from headway.this_node import join_site, owners
+from tests.support.postgresql import with_ledger
 
 LONG_AGO = 1_000_000_000.0
 RUNS = [f"00000000-0000-4000-8000-00000000000{at}" for at in range(3)]
@@ -27,7 +28,7 @@ RUNS = [f"00000000-0000-4000-8000-00000000000{at}" for at in range(3)]
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="here"), SystemClock())
     join_site(site)
     yield site
     site.ledger.close()

@@ -24,6 +24,7 @@ from headway.testing.telemetry import FakeHost
 from headway.this_node import join_site
 from headway.units import GIB, MIB
 from tests.integration.test_guard import NAME, Bench, GuardedSite, enqueue, spec
+from tests.support.postgresql import with_ledger
 from tests.support.site import wait_for
 
 OWNER = "00000000-0000-4000-8000-000000000003"
@@ -89,7 +90,8 @@ def test_a_borrower_is_gone_before_an_owner_is_killed(
     """On a node of 400 MiB, which the kernel holds to that; the owner grows into its promise."""
     with small_node(monkeypatch) as (above, capacity_bytes):
         site = GuardedSite(
-            Settings(home=tmp_path, runtime="docker", node="here", lease_ttl_s=900.0), SystemClock()
+            Settings(home=with_ledger(tmp_path), runtime="docker", node="here", lease_ttl_s=900.0),
+            SystemClock(),
         )
         policy = ContainerPolicy(mount_roots=(tmp_path,))
         site.engine = engine = DockerRuntime(site.site_id, policy, SystemClock())

@@ -627,10 +627,6 @@ def test_no_more_is_claimed_than_flow_processes_can_begin(sites) -> None:
 def test_who_speaks_for_the_pool_calls_the_node_on_which_something_starts(sites) -> None:
     speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
     calls = sites["there"].ledger.calls
-    if not calls.are_heard:  # SQLite: one worker, who plans for itself
-        other.run_pass()
-        assert not other.follows
-        return
     assert not calls.wait("there", 0.01)
     both = [offer("a", age_s=10), offer("b")]
     assert speaker.take_in(both) == []
@@ -651,8 +647,6 @@ def test_who_speaks_for_the_pool_calls_the_node_on_which_something_starts(sites)
 def test_who_follows_plans_for_those_alone_that_are_announced_as_the_first(sites) -> None:
     speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
     ledger = sites["there"].ledger
-    if not ledger.calls.are_heard:
-        return
     speaker.take_in([offer("a", age_s=30), offer("b", age_s=20), offer("c", age_s=10)])
     assert len(speaker.run_pass().start) == 1
     assert len(other.run_pass().start) == 1  # it looks at all of the queue, to know who speaks
@@ -683,8 +677,6 @@ def speaker_and_follower(sites: dict[str, Site]) -> tuple[PoolQueue, PoolQueue]:
 
 def test_an_old_announcement_is_not_gone_by(sites) -> None:
     ledger = sites["there"].ledger
-    if not ledger.calls.are_heard:
-        return
     speaker, other = speaker_and_follower(sites)
     speaker.take_in([offer("a", age_s=30), offer("b")])  # one for each node
     front = Front(ledger.now() - timedelta(seconds=20), ())
@@ -697,8 +689,6 @@ def test_an_announcement_is_gone_by_longer_while_its_runs_wait(
     sites, age_s: int, holds: bool
 ) -> None:
     ledger = sites["there"].ledger
-    if not ledger.calls.are_heard:
-        return
     speaker, other = speaker_and_follower(sites)
     bound = offer("last", queue="there")
     speaker.take_in([offer("a", age_s=30), offer("b", age_s=20), bound])
@@ -711,8 +701,6 @@ def test_an_announcement_is_gone_by_longer_while_its_runs_wait(
 def test_what_prefect_tells_of_another_nodes_run_is_passed_on_to_it(sites) -> None:
     speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
     calls = sites["there"].ledger.calls
-    if not calls.are_heard:
-        return
     assert not calls.wait("there", 0.01)
     speaker.take_in([offer("a", age_s=10), offer("b")])
     speaker.run_pass()
@@ -735,12 +723,12 @@ def test_what_prefect_tells_of_another_nodes_run_is_passed_on_to_it(sites) -> No
 
 def test_nobody_follows_one_that_was_not_heard_of_lately(sites) -> None:
     other = PoolQueue(sites["there"])
-    calls = sites["there"].ledger.calls
     other.run_pass()
     assert not other.follows  # nobody announces
     PoolQueue(sites["here"]).run_pass()
     other.run_pass()
-    assert other.follows == other.still_follows() == calls.are_heard
+    assert other.follows
+    assert other.still_follows()
     with sites["here"].ledger._database.transaction() as session:
         row = session.get(NodeRow, "here")
         row.heartbeat_at -= timedelta(seconds=20)
@@ -764,8 +752,6 @@ def test_what_waits_is_known_to_who_has_never_looked_at_it(sites) -> None:
 def test_nobody_follows_one_that_is_heard_of_and_announces_nothing(sites) -> None:
     """As where it does not reach Prefect, so that none of its passes comes to an end."""
     ledger = sites["there"].ledger
-    if not ledger.calls.are_heard:
-        return
     speaker, other = speaker_and_follower(sites)
     assert other.still_follows()
     with ledger._database.transaction() as session:
@@ -818,8 +804,6 @@ def test_what_is_set_for_a_node_is_read_by_the_one_that_speaks_for_the_pool(site
 
 def test_who_waits_for_calls_connects_anew_when_the_database_was_away(sites) -> None:
     calls = sites["there"].ledger.calls
-    if not calls.are_heard:
-        return
     assert not calls.wait("there", 0.01)
     with sites["here"].ledger._database.transaction() as session:
         others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"

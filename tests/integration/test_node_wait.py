@@ -15,6 +15,7 @@ from headway.site import Site
 from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
+from tests.support.postgresql import with_ledger
 
 RUN = "00000000-0000-4000-8000-000000000001"
 TIMES = GuardTimes(60.0)
@@ -43,7 +44,7 @@ def clock(tmp_path: Path) -> Ageing:
     """That of a site whose node holds a lease, renewed just now."""
     made = Ageing()
     made.site = Site(
-        Settings(home=tmp_path, runtime="process", node="here", lease_ttl_s=60.0), made
+        Settings(home=with_ledger(tmp_path), runtime="process", node="here", lease_ttl_s=60.0), made
     )
     join_site(made.site)
     ledger = made.site.ledger

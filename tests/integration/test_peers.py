@@ -37,6 +37,7 @@ from headway.testing.staging import OpenReader
 from headway.testing.staging_contract import PEER_FILES, PeersContract
 from headway.units import GIB, MIB
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.postgresql import new_ledger
 from tests.support.web import web_server
 
 SECURED = {"b": True, "c": False}
@@ -44,14 +45,11 @@ SECURED = {"b": True, "c": False}
 
 
 @pytest.fixture
-def nodes(sqlite_tables: Path, tmp_path: Path) -> Iterator[dict[str, Site]]:
-    ledger = tmp_path / "ledger.db"
-    ledger.write_bytes(sqlite_tables.read_bytes())
-    made = {}
+def nodes(tmp_path: Path) -> Iterator[dict[str, Site]]:
+    url, made = SecretStr(new_ledger()), {}
     for name in "abc":
         home = tmp_path / name
         home.mkdir()
-        url = SecretStr(f"sqlite:///{ledger}")
         settings = Settings(home=home, ledger_url=url, node=name, runtime="process")
         site = made[name] = Site(settings, SystemClock())
         site.settings.state_dir.mkdir()

@@ -29,6 +29,7 @@ from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.testing.telemetry import FakeGpus
 from headway.this_node import join_site
 from headway.units import GIB
+from tests.support.postgresql import with_ledger
 
 IMAGE = "ml/torch:2"
 NODE = NodeSpeeds(9e8, 4e8, 9e8, 1e11)
@@ -54,7 +55,7 @@ class Noting(FakeRuntime):
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     """A node of two idle V100s whose site names an image."""
-    site = Site(Settings(home=tmp_path, runtime="process", node="here"), FakeClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="here"), FakeClock())
     vars(site)["gpus"] = FakeGpus.idle(2, 16 * GIB, "Tesla V100-SXM2-16GB")
     join_site(site)
     site.ledger.settings.put("policy", {"probe_image": IMAGE})
@@ -172,7 +173,7 @@ def test_a_gpu_that_no_table_knows_is_known_by_its_measurement() -> None:
 
 
 def test_the_program_measures_a_machine_without_pytorch(tmp_path: Path) -> None:
-    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="here"), SystemClock())
     vars(site)["gpus"] = FakeGpus()
     join_site(site)
     site.ledger.settings.put("policy", {"probe_image": IMAGE})

@@ -15,6 +15,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB
 from tests.support.api import bearer, serving
+from tests.support.postgresql import new_ledger
 from tests.support.prometheus import RULES, query, scraping, until, why_none
 
 pytestmark = pytest.mark.prometheus
@@ -31,7 +32,7 @@ def installed() -> None:
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     """A site with a node that has lost one of its two GPUs."""
-    ledger = SecretStr(f"sqlite:///{tmp_path / 'ledger.db'}")
+    ledger = SecretStr(new_ledger())
     site = Site(Settings(home=tmp_path, ledger_url=ledger, runtime="process"), SystemClock())
     gpus = tuple(Gpu(f"GPU-{n}", n, "V100", 16 * GIB) for n in range(2))
     node = Node("node-a", "gpu", Capacity(8.0, 64 * GIB, gpus))

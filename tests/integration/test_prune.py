@@ -30,6 +30,7 @@ from headway.this_node import adopt, join_site
 from headway.units import MIB
 from tests.support.containers import create_container
 from tests.support.fence import fence_of
+from tests.support.postgresql import with_ledger
 from tests.support.site import forget_site
 from tests.support.small_disk import filled, small_disk
 
@@ -43,7 +44,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("HEADWAY_RUNTIME", "process")
     monkeypatch.setenv("HEADWAY_NODE", "here")
     forget_site()
-    site = Site(Settings(home=home, runtime="process", node="here"), SystemClock())
+    site = Site(Settings(home=with_ledger(home), runtime="process", node="here"), SystemClock())
     join_site(site)
     yield site
     for container in site.runtime.containers():

@@ -40,6 +40,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.fence import fence_of, release
+from tests.support.postgresql import with_ledger
 
 GANG = "00000000-0000-4000-8000-000000000001"
 RANK = "00000000-0000-4000-8000-000000000002"
@@ -55,7 +56,7 @@ FAILED = Exit(ExitKind.FAILED, 1, "exit 1")
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    site = Site(Settings(home=tmp_path, runtime="process", node="head"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="head"), SystemClock())
     join_site(site)
     for name in ("one", "two"):
         node = replace(site.ledger.nodes.all()[0].node, name=name)

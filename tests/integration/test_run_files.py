@@ -36,6 +36,7 @@ from headway.site import Site
 from headway.testing.clock import FakeClock
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.postgresql import new_ledger
 
 RUN = "0b9a7b4e-5a33-4c8f-9a51-0c4b6c0f3f11"
 NEVER = "0b9a7b4e-5a33-4c8f-9a51-0c4b6c0f3f12"
@@ -43,15 +44,12 @@ JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py
 
 
 @pytest.fixture
-def sites(sqlite_tables: Path, tmp_path: Path) -> Iterator[dict[str, Site]]:
+def sites(tmp_path: Path) -> Iterator[dict[str, Site]]:
     """The gateway's machine ``head``, and the node ``left`` on which the run is."""
-    ledger = tmp_path / "ledger.db"
-    ledger.write_bytes(sqlite_tables.read_bytes())
-    made = {}
+    url, made = SecretStr(new_ledger()), {}
     for name in ("head", "left"):
         home = tmp_path / name
         home.mkdir()
-        url = SecretStr(f"sqlite:///{ledger}")
         site = made[name] = Site(
             Settings(home=home, ledger_url=url, node=name, runtime="process"), SystemClock()
         )

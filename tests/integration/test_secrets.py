@@ -23,6 +23,7 @@ from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.this_node import adopt, join_site
+from tests.support.postgresql import with_ledger
 from tests.support.site import LiveSite, wait_for
 
 RUN = "00000000-0000-4000-8000-000000000005"
@@ -42,7 +43,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     if runtime == "docker":
         request.getfixturevalue("busybox_image")
     # A site of its own: its home names its containers.
-    site = Site(Settings(home=tmp_path, runtime=runtime, node="here"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), runtime=runtime, node="here"), SystemClock())
     join_site(site)
     yield site
     for container in site.runtime.containers():

@@ -149,5 +149,5 @@ def test_who_joins_is_asked_only_where_the_string_is_not_known(
 def test_an_address_that_is_none_is_refused_in_words(tmp_path: Path) -> None:
     for address in ("::::", "http://[::1", "head:4200\x1b[2J/api"):
         with pytest.raises(InvalidInput, match="give an address such as") as refused:
-            join(Settings(home=tmp_path), server_url=address, ledger_url="sqlite://", say=print)
+            join(Settings(home=tmp_path), server_url=address, ledger_url="postgresql://", say=print)
         assert refused.value.field == "server"

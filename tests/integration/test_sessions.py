@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import SimpleNamespace
 
 import anyio
 import httpx
 import pytest
 import uvicorn
+from pydantic import SecretStr
 from starlette.requests import Request
 from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -42,6 +42,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB, MIB
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.postgresql import new_ledger
 from tests.support.site import free_port
 
 RUN = "0b9a7b4e-5a33-4c8f-9a51-0c4b6c0f3f11"
@@ -79,14 +80,11 @@ with serve(echo, *where, process_request=page, subprotocols=["echo"]) as server:
 
 
 @pytest.fixture(scope="module")
-def sites(
-    sqlite_tables: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Site]]:
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Site]]:
     """The gateway's machine ``head``, and the node ``left`` on which ada's session runs."""
     folder = tmp_path_factory.mktemp("sessions")
     folder.chmod(0o755)
-    (folder / "ledger.db").write_bytes(sqlite_tables.read_bytes())
-    url = f"sqlite:///{folder / 'ledger.db'}"
+    url = SecretStr(new_ledger())
     made = {}
     for name in ("head", "left"):
         home = folder / name

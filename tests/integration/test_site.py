@@ -18,6 +18,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import check_name, heartbeat, join_site, read_node
 from headway.units import MIB
+from tests.support.postgresql import new_ledger, with_ledger
 
 NO_ENGINE = "unix:///nowhere/docker.sock"
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -35,7 +36,7 @@ RUN = "00000000-0000-4000-8000-000000000001"
 
 
 def node(home: Path, clock: SystemClock | None = None, engine: str = NO_ENGINE) -> Site:
-    settings = Settings(home=home, runtime="auto", node="here", docker_host=engine)
+    settings = Settings(home=with_ledger(home), runtime="auto", node="here", docker_host=engine)
     return Site(settings, clock or SystemClock())
 
 
@@ -78,7 +79,7 @@ def test_a_node_that_has_had_an_engine_never_does_without_it(tmp_path: Path, lef
 
 @pytest.mark.docker
 def test_that_an_engine_answered_is_remembered(tmp_path: Path, docker_engine: None) -> None:
-    settings = Settings(home=tmp_path, runtime="auto", node="here")
+    settings = Settings(home=with_ledger(tmp_path), runtime="auto", node="here")
     Site(settings, SystemClock()).choose_runtime()
     assert node(tmp_path).runtime.kind is RuntimeKind.DOCKER
     (tmp_path / "state" / "runtime").unlink()
@@ -106,7 +107,7 @@ def test_an_engine_that_does_not_answer_is_waited_for_while_a_container_runs(tmp
 
 def test_two_homes_cannot_work_as_one_node(tmp_path: Path) -> None:
     """On one machine even: the second would take the first one's runs for lost."""
-    ledger = SecretStr(f"sqlite:///{tmp_path}/ledger.db")
+    ledger = SecretStr(new_ledger())
     homes = [tmp_path / "first", tmp_path / "second"]
     first, second = (
         Site(Settings(home=home, node="here", ledger_url=ledger), SystemClock()) for home in homes

@@ -23,6 +23,7 @@ from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.fence import fence_of
 from tests.support.flow_process import steps_without_prefect
+from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 from tests.support.site import wait_for
 
@@ -39,7 +40,9 @@ LOST = Exit(ExitKind.INFRASTRUCTURE, None, "its node was removed")
 
 @pytest.fixture
 def sites(tmp_path: Path) -> Iterator[tuple[Site, Site]]:
-    here = Site(Settings(home=tmp_path / "here", runtime="process", node="here"), SystemClock())
+    here = Site(
+        Settings(home=with_ledger(tmp_path / "here"), runtime="process", node="here"), SystemClock()
+    )
     url = here.settings.database_url
     there = Site(
         Settings(home=tmp_path / "there", runtime="process", node="there", ledger_url=url),

@@ -30,19 +30,19 @@ from headway.units import GIB
 from headway.views.run_history import history_of
 from headway.views.run_report import run_report
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.postgresql import new_ledger
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
 
 
 @pytest.fixture
-def site(sqlite_tables: Path, tmp_path: Path) -> Iterator[Site]:
-    ledger, home = tmp_path / "ledger.db", tmp_path / "home"
-    ledger.write_bytes(sqlite_tables.read_bytes())
+def site(tmp_path: Path) -> Iterator[Site]:
+    home = tmp_path / "home"
     home.mkdir()
     made = Site(
         Settings(
             home=home,
-            ledger_url=SecretStr(f"sqlite:///{ledger}"),
+            ledger_url=SecretStr(new_ledger()),
             store_url=SecretStr(f"file://{tmp_path / 'store'}"),
             node="here",
             runtime="process",

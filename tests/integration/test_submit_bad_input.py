@@ -18,6 +18,7 @@ from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import own_gateway
 from tests.support.fence import fence_of
+from tests.support.postgresql import with_ledger
 from tests.support.site import forget_site
 
 GOOD = "name: t\nimage: python:3.11\ncommand: [python, train.py]\n"
@@ -26,7 +27,7 @@ GOOD = "name: t\nimage: python:3.11\ncommand: [python, train.py]\n"
 @pytest.fixture(autouse=True)
 def site(tmp_path, monkeypatch):
     """A site with one node, and a port where nobody listens."""
-    monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HEADWAY_HOME", str(with_ledger(tmp_path / "home")))
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HEADWAY_PORT", str(unused.getsockname()[1]))

@@ -27,6 +27,7 @@ from headway.site import POLICY, Site
 from headway.this_node import adopt, join_site
 from samples.local_image import BUSYBOX, build
 from tests.support import dockerd
+from tests.support.postgresql import with_ledger
 from tests.support.site import let_through
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -72,7 +73,7 @@ also_remapped = pytest.mark.parametrize(
 
 @pytest.fixture(params=_RUNTIMES)
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    settings = Settings(home=tmp_path / "home", runtime="process", node="here")
+    settings = Settings(home=with_ledger(tmp_path / "home"), runtime="process", node="here")
     if request.param != "process":
         settings = settings.model_copy(update={"runtime": "docker"})
     if request.param == "docker":

@@ -31,6 +31,7 @@ from headway.node.protocols import BoundedHttp
 from headway.settings import Settings
 from headway.site import Site
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.postgresql import new_ledger
 from tests.support.site import forget_site
 
 NAMES = ("127.0.0.1", "localhost")
@@ -38,7 +39,7 @@ NAMES = ("127.0.0.1", "localhost")
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    url = new_ledger()
     monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HEADWAY_LEDGER_URL", url)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

@@ -29,7 +29,7 @@ def raw(process_site: LiveSite) -> Iterator[httpx.Client]:
 def start_poisoned(site: LiveSite, raw: httpx.Client, which: str) -> str | None:
     """A run whose job has a poisoned value; its id, None where the database itself refuses it.
 
-    PostgreSQL takes no half of a surrogate pair, SQLite does.
+    PostgreSQL takes no half of a surrogate pair.
     """
     deployment = site.call("GET", "deployments/name/train/default")["id"]
     name = f"poisoned-{which}"

@@ -19,7 +19,7 @@ class Bug(NamedTuple):
 
 
 _PROTOCOL = "tests/contract/test_protocol.py::"
-_MODEL = f"{_PROTOCOL}test_the_ledger_follows_the_model[sqlite]"
+_MODEL = f"{_PROTOCOL}test_the_ledger_follows_the_model"
 _RACE = "tests/integration/test_ledger_race.py::test_one_of_many_gets_the_last_slot"
 _FENCES = "tests/contract/test_fences.py::"
 _LEDGER = "tests/contract/test_ledger.py::"
@@ -30,25 +30,18 @@ _LOOKOUT = "tests/integration/test_guard.py::"
 
 BUGS = (
     Bug(
-        "no lock on the node's row (PostgreSQL)",
+        "no lock on the node's row",
         "headway/ledger/lease_rows.py",
         "session.exec(query.with_for_update())}",
         "session.exec(query)}",
-        (f"{_RACE}[postgresql]",),
-    ),
-    Bug(
-        "no write lock (SQLite)",
-        "headway/ledger/database.py",
-        '"BEGIN" if reads else "BEGIN IMMEDIATE"',
-        '"BEGIN"',
-        (f"{_RACE}[sqlite]",),
+        (_RACE,),
     ),
     Bug(
         "writes compare no attempt",
         "headway/ledger/fences.py",
         '    if run.attempt != fence.attempt:\n        raise _lost(fence, f"the run is at',
         '    if not run.attempt:\n        raise _lost(fence, f"the run is at',
-        (f"{_PROTOCOL}test_who_knows_the_attempt_before_ends_nothing_of_the_next[sqlite]",),
+        (f"{_PROTOCOL}test_who_knows_the_attempt_before_ends_nothing_of_the_next",),
     ),
     Bug(
         "writes compare no token",
@@ -62,7 +55,7 @@ BUGS = (
         "headway/ledger/fences.py",
         "if lease is None and fence.token:",
         "if lease is None and not fence.run_id:",
-        (f"{_PROTOCOL}test_who_gave_its_claim_back_ends_nothing[sqlite]",),
+        (f"{_PROTOCOL}test_who_gave_its_claim_back_ends_nothing",),
     ),
     Bug(
         "a release compares no token",
@@ -76,7 +69,7 @@ BUGS = (
         "headway/ledger/leases.py",
         "== (fence.attempt, fence.token):\n                release_all(",
         "== (fence.attempt, fence.token):\n                len(",
-        (f"{_LEDGER}test_a_port_is_free_again_after_the_release[sqlite]", _MODEL),
+        (f"{_LEDGER}test_a_port_is_free_again_after_the_release", _MODEL),
     ),
     Bug(
         "a requeue that is repeated is refused",
@@ -105,7 +98,7 @@ BUGS = (
         "            lease = leased(session, fence)\n            run, _ = fenced(session, fence)\n",
         "            run = run_row(session, fence.run_id, lock=True)\n"
         '            lease: Any = type("AnyLease", (), {"expires_at": now(session)})\n',
-        (f"{_LEDGER}test_a_container_begins_only_under_its_lease[sqlite]", _MODEL),
+        (f"{_LEDGER}test_a_container_begins_only_under_its_lease", _MODEL),
     ),
     Bug(
         "the lease is released with the requeue, before the container is gone",
@@ -123,7 +116,7 @@ BUGS = (
         '        ["run_id", "gang_rank"],\n        unique=True,',
         '        ["run_id", "gang_rank"],\n        unique=False,',
         (
-            f"{_LEDGER}test_the_tables_are_what_the_migrations_make[sqlite]",
+            f"{_LEDGER}test_the_tables_are_what_the_migrations_make",
             f"{_LEDGER}test_the_database_refuses_what_must_never_be",
         ),
     ),
@@ -140,7 +133,7 @@ BUGS = (
         "            session.add_all(leases)\n            session.flush()\n",
         "            session.add_all(leases)\n            session.flush()\n"
         '            session.connection().exec_driver_sql("COMMIT")\n',
-        (f"{_KILLS}test_a_claim_killed_at_any_moment_is_whole_or_not_there[sqlite]",),
+        (f"{_KILLS}test_a_claim_killed_at_any_moment_is_whole_or_not_there",),
     ),
     Bug(
         "expiry counts as a release",
@@ -149,28 +142,28 @@ BUGS = (
         "query = select(LeaseRow).where(\n"
         "        LIVE, col(LeaseRow.node).in_(nodes), col(LeaseRow.expires_at) > now(session)\n"
         "    )",
-        (f"{_LEDGER}test_an_expired_lease_still_counts[sqlite]",),
+        (f"{_LEDGER}test_an_expired_lease_still_counts",),
     ),
     Bug(
         "a flow process that takes a claim up leaves its deadline",
         "headway/ledger/leases.py",
         "leased(session, fence).start_by = None",
         "leased(session, fence)",
-        (f"{_LEDGER}test_a_claim_has_a_deadline_until_a_flow_takes_it_up[sqlite]", _MODEL),
+        (f"{_LEDGER}test_a_claim_has_a_deadline_until_a_flow_takes_it_up", _MODEL),
     ),
     Bug(
         "the deadline of a claim is ignored",
         "headway/ledger/leases.py",
         "late = _unstarted(node).where(col(LeaseRow.start_by) < now(session))",
         "late = _unstarted(node).where(col(LeaseRow.start_by).is_(None))",
-        (f"{_LEDGER}test_a_claim_has_a_deadline_until_a_flow_takes_it_up[sqlite]",),
+        (f"{_LEDGER}test_a_claim_has_a_deadline_until_a_flow_takes_it_up",),
     ),
     Bug(
         "a resize may shorten what the guard was told",
         "headway/ledger/leases.py",
         "max(lease.expires_at, moment + timedelta(seconds=ttl_s))",
         "moment + timedelta(seconds=ttl_s)",
-        (f"{_LEDGER}test_resizing_never_shortens_what_the_guard_was_told[sqlite]",),
+        (f"{_LEDGER}test_resizing_never_shortens_what_the_guard_was_told",),
     ),
     Bug(
         "the guard has no margin",
@@ -205,7 +198,7 @@ BUGS = (
         "headway/ledger/nodes.py",
         "if row is None or (margin_s is not None and _held_s(session, name, margin_s) > 0):",
         "if row is None:",
-        (f"{_LEDGER}test_a_node_is_given_away_only_a_margin_after_its_leases_expired[sqlite]",),
+        (f"{_LEDGER}test_a_node_is_given_away_only_a_margin_after_its_leases_expired",),
     ),
     Bug(
         "the leases of a node that is being removed are renewed",
@@ -219,21 +212,21 @@ BUGS = (
         "headway/ledger/renewals.py",
         "and ((lease.run_id, lease.attempt) in containers or lease.run_id in flows)",
         "and (lease.run_id in {run_id for run_id, _ in containers} or lease.run_id in flows)",
-        (f"{_LEDGER}test_a_guard_does_not_renew_what_a_later_attempt_holds[sqlite]",),
+        (f"{_LEDGER}test_a_guard_does_not_renew_what_a_later_attempt_holds",),
     ),
     Bug(
         "a second node takes the name of one that holds leases",
         "headway/ledger/nodes.py",
         "                _refuse_another(session, known, identity, boot_id)\n",
         "                pass\n",
-        (f"{_LEDGER}test_a_name_is_its_nodes_while_it_reports_or_holds_leases[sqlite]",),
+        (f"{_LEDGER}test_a_name_is_its_nodes_while_it_reports_or_holds_leases",),
     ),
     Bug(
         "a worker that was replaced goes on reporting",
         "headway/ledger/nodes.py",
         "if row is None or row.worker_token != worker_token:",
         "if row is None:",
-        (f"{_LEDGER}test_only_the_newest_worker_reports_for_a_node[sqlite]",),
+        (f"{_LEDGER}test_only_the_newest_worker_reports_for_a_node",),
     ),
     Bug(
         "files are renamed before they are on the disk",

@@ -22,6 +22,7 @@ from headway.node.protocols import bounds
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
 from headway.site import Site
+from tests.support.postgresql import new_ledger
 from tests.support.site import LiveSite, free_port
 
 MEMBER = frozenset({Scope.WATCH, Scope.SUBMIT})
@@ -42,8 +43,7 @@ def bearer(
 
 def site_in(folder: Path) -> Site:
     """A site whose home and new ledger are in *folder*; nothing of it runs."""
-    url = SecretStr(f"sqlite:///{folder / 'ledger.db'}")
-    settings = Settings(home=folder, ledger_url=url, runtime="process")
+    settings = Settings(home=folder, ledger_url=SecretStr(new_ledger()), runtime="process")
     return Site(settings, SystemClock(), Ledger.open)
 
 

@@ -32,6 +32,7 @@ from headway.units import GIB
 from tests.support import bad_values as tables
 from tests.support.api import MEMBER, bearer
 from tests.support.bad_values import text
+from tests.support.postgresql import new_ledger
 
 _JSON = {"Content-Type": "application/json"}
 NO_TEXT = "which cannot stand there"
@@ -175,8 +176,8 @@ class EmptyPrefect:
 
 @contextmanager
 def small_site(folder: Path) -> Iterator[Site]:
-    """A site with one node of four GPUs, and a ledger of its own in *folder*."""
-    url = SecretStr(f"sqlite:///{folder / 'ledger.db'}")
+    """A site in *folder* with one node of four GPUs, and a ledger of its own."""
+    url = SecretStr(new_ledger())
     made = Site(
         Settings(home=folder, ledger_url=url, runtime="process"), SystemClock(), Ledger.open
     )

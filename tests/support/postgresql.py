@@ -1,4 +1,8 @@
-"""A private PostgreSQL for the tests: own directory, own port, gone at the end."""
+"""A private PostgreSQL for the tests: own directory, own port, gone at the end.
+
+All tests of one process share one, and each has a ledger of its own there, which goes with the
+test: `new_ledger`.
+"""
 
 import os
 import shutil
@@ -6,14 +10,24 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
 import psycopg
+import pytest
 from psycopg.sql import SQL, Identifier
+from sqlalchemy import Connection, Engine, Pool, event
+
+from headway.ledger import Ledger
 
 _DEBIAN = Path("/usr/lib/postgresql")
+_SHARED = ExitStack()
+_LEDGERS: list[str] = []
+"""Addresses of those that no test has ended with yet."""
+_POOLS: set[Pool] = set()
+"""Of all engines that have connected: who forgets one leaves it open until its test is over."""
 
 
 def _binary(name: str) -> str | None:
@@ -89,6 +103,63 @@ def server(
             check=False, capture_output=True,
         )  # fmt: skip
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def shared() -> str:
+    """Address of the server of this process's tests, without a database name."""
+    if reason := why_none():
+        pytest.skip(reason)
+    return _SHARED.enter_context(server("-c", "max_connections=200"))
+
+
+def stop_shared() -> None:
+    """End that server, where there is one."""
+    _SHARED.close()
+
+
+@cache
+def ledger_tables() -> str:
+    """The name of a database of `shared` with the tables of an empty ledger."""
+    url = new_database(shared())
+    Ledger.open(url).close()
+    return url.rpartition("/")[2]
+
+
+def new_ledger() -> str:
+    """Address of an empty ledger, a copy: to make the tables takes longer."""
+    _LEDGERS.append(new_database(shared(), copy_of=ledger_tables()))
+    return _LEDGERS[-1]
+
+
+def with_ledger(home: Path) -> Path:
+    """*home*, whose site has an empty ledger that it has joined."""
+    home.mkdir(parents=True, exist_ok=True)
+    if not (note := home / "ledger.url").exists():
+        note.write_text(new_ledger())
+    return home
+
+
+@event.listens_for(Engine, "engine_connect")
+def _remember(connection: Connection) -> None:
+    _POOLS.add(connection.engine.pool)
+
+
+@contextmanager
+def nothing_left() -> Iterator[None]:
+    """Close the connections and drop the ledgers that are made within it."""
+    pools, ledgers = set(_POOLS), len(_LEDGERS)
+    yield
+    for pool in _POOLS - pools:
+        pool.dispose()
+    _POOLS.intersection_update(pools)
+    made = _LEDGERS[ledgers:]
+    del _LEDGERS[ledgers:]
+    if made:
+        with psycopg.connect(f"{shared()}/postgres", autocommit=True) as connection:
+            for url in made:
+                name = Identifier(url.rpartition("/")[2])
+                connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 
 
 def new_database(address: str, copy_of: str = "template1") -> str:

@@ -16,7 +16,6 @@ from headway.home import (
     settle,
     strip_set_ids,
 )
-from headway.ledger import Ledger
 from headway.settings import Settings
 
 
@@ -117,11 +116,6 @@ def test_a_folder_of_other_things_is_no_home(tmp_path: Path) -> None:
         have_passable(tmp_path / "log")
     (tmp_path / "node.id").write_text("x")
     settle(tmp_path)  # what an operator has put beside it
-
-
-def test_a_ledger_is_born_closed(tmp_path: Path) -> None:
-    Ledger.open(f"sqlite:///{tmp_path}/ledger.db").close()
-    assert mode(tmp_path / "ledger.db") == 0o600
 
 
 @pytest.mark.parametrize("left", ["nothing", "root's", "somebody's"])

@@ -1,14 +1,12 @@
 """Who waits long for a server or a database is told so, once for each call."""
 
-import sqlite3
 import threading
 from contextlib import closing, suppress
-from pathlib import Path
 
-import pytest
+import psycopg
 
 from headway.errors import LedgerUnreachable
-from headway.ledger import Ledger, database
+from headway.ledger import Ledger
 from headway.testing.clock import FakeClock
 from headway.waits import LONG_S, Watch, waiting_for
 
@@ -32,22 +30,20 @@ def test_a_call_that_takes_long_is_told_of_once() -> None:
     assert len(said) == 1
 
 
-def test_a_locked_ledger_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_ledger_is_told_of(ledger_url: str) -> None:
     """Nothing was said for a minute."""
-    monkeypatch.setattr(database, "_BUSY_S", 600.0)
     clock, said = FakeClock(), list[str]()
     watch = Watch(clock, said.append)
-    with closing(Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")) as ledger:
+    with closing(Ledger.open(ledger_url)) as ledger:
         waits = threading.Thread(target=_write, args=(ledger,))
-        with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with psycopg.connect(ledger_url) as other:
+            other.execute("LOCK TABLE setting")
             waits.start()
             while not said and waits.is_alive():
                 watch.look()
                 clock.sleep(1.0)
-            other.execute("ROLLBACK")
         waits.join(30)
-    assert "still waiting for the ledger at sqlite:///" in said[0]
+    assert "still waiting for the ledger at postgresql" in said[0]
     assert not waits.is_alive()
 
 

@@ -5,15 +5,12 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-
-from sqlalchemy import make_url
 
 from headway.admin.database.dump import dump, load
 from headway.admin.database.own import (
@@ -22,6 +19,7 @@ from headway.admin.database.own import (
     note_database,
     start_database,
 )
+from headway.admin.database.takeover import old_ledger
 from headway.clock import Clock
 from headway.durable import give_name, replace_file
 from headway.errors import HeadwayError, InvalidInput, LedgerUnreachable
@@ -41,7 +39,7 @@ Say = Callable[[str], None]
 _ABOUT = "about.json"
 _UP = (server_daemon, worker_daemon, gateway_daemon, guard_daemon)
 _PARTS = ("ledger", "prefect")
-_NAMES = (_ABOUT, *(f"{part}.{end}" for part in _PARTS for end in ("dump", "db")))
+_NAMES = (_ABOUT, *(f"{part}.dump" for part in _PARTS))
 
 
 class NotRestored(HeadwayError):
@@ -74,10 +72,7 @@ def back_up(settings: Settings, clock: Clock, file: Path) -> None:
         }
         replace_file(folder / _ABOUT, json.dumps(about))
         for part, url in _addresses(settings).items():
-            if _is_postgresql(url):
-                dump(client_programs(settings), url, folder / f"{part}.dump")
-            elif (source := Path(make_url(url).database or "")).exists():
-                _copy_sqlite(source, folder / f"{part}.db")
+            dump(client_programs(settings), url, folder / f"{part}.dump")
         whole = folder / "backup.tar"
         with tarfile.open(whole, "w") as archive:
             for name in _NAMES:
@@ -106,9 +101,7 @@ def restore(settings: Settings, clock: Clock, file: Path, *, replace: bool, say:
     settle(settings.home)  # a home that is closed to its database's account has it elsewhere
     with _folder(settings.home) as folder:
         parts = _unpacked(file, folder)
-        if all(part.suffix == ".db" for part in parts.values()):
-            _restore_files(settings, parts, replace=replace)
-        elif settings.names_ledger:
+        if settings.names_ledger:
             _restore_elsewhere(settings, parts)
         else:
             _restore_own(settings, clock, parts, replace=replace, say=say)
@@ -118,8 +111,8 @@ def restore(settings: Settings, clock: Clock, file: Path, *, replace: bool, say:
 def _restore_own(
     settings: Settings, clock: Clock, parts: dict[str, Path], *, replace: bool, say: Say
 ) -> None:
-    if settings.ledger_file.exists():
-        raise NotRestored(f"the site is on SQLite, in {settings.ledger_file}; move that away")
+    if old_ledger(settings).exists():
+        raise NotRestored(f"the site is on SQLite, in {old_ledger(settings)}; move that away")
     made = not settings.database_note.exists()
     if made:
         url, started = make_database(settings, clock, say), True
@@ -141,23 +134,8 @@ def _restore_elsewhere(settings: Settings, parts: dict[str, Path]) -> None:
     """Into databases that the operator named: empty ones, since headway does not drop those."""
     addresses = _addresses(settings)
     for part, file in parts.items():
-        if _is_postgresql(addresses[part]):
+        if part in addresses:
             load(client_programs(settings), addresses[part], file)
-
-
-def _restore_files(settings: Settings, parts: dict[str, Path], *, replace: bool) -> None:
-    if settings.database_note.exists() or settings.names_ledger:
-        raise NotRestored("it is of a site on SQLite; set HEADWAY_HOME to a new home for it")
-    targets = {
-        part: Path(make_url(url).database or "") for part, url in _addresses(settings).items()
-    }
-    if not replace and targets["ledger"].exists():
-        raise NotRestored(f"there is a ledger in {targets['ledger']}; --replace lets it go")
-    for part, file in parts.items():
-        targets[part].parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for end in ("-wal", "-shm"):
-            targets[part].with_name(targets[part].name + end).unlink(missing_ok=True)
-        file.replace(targets[part])
 
 
 def _unpacked(file: Path, folder: Path) -> dict[str, Path]:
@@ -176,27 +154,16 @@ def _unpacked(file: Path, folder: Path) -> dict[str, Path]:
         raise NotRestored(
             f"{file} is of headway {about['headway']}, newer than this one; install that one"
         )
-    found = {each.stem: each for end in ("dump", "db") for each in folder.glob(f"*.{end}")}
+    found = {each.stem: each for each in folder.glob("*.dump")}
     if "ledger" not in found:
         raise NotRestored(f"there is no ledger in {file}")
     return {part: found[part] for part in _PARTS if part in found}
 
 
 def _addresses(settings: Settings) -> dict[str, str]:
-    embedded = f"sqlite:///{settings.home}/prefect/prefect.db"
-    return {"ledger": settings.database_url, "prefect": settings.server_database or embedded}
-
-
-def _is_postgresql(url: str) -> bool:
-    return make_url(url).get_backend_name() == "postgresql"
-
-
-def _copy_sqlite(source: Path, target: Path) -> None:
-    with (
-        closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as reads,
-        closing(sqlite3.connect(target)) as writes,
-    ):
-        reads.backup(writes)
+    """Of the databases that are the site's: a Prefect server's elsewhere may not be."""
+    server = {} if settings.server_database is None else {"prefect": settings.server_database}
+    return {"ledger": settings.database_url, **server}
 
 
 @contextmanager

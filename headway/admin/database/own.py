@@ -24,8 +24,6 @@ from headway.settings import Settings
 from headway.units import format_size
 
 Say = Callable[[str], None]
-WEAKNESS = "one writer at a time: a few runs at once on one machine, not a hundred"
-"""What SQLite does not bear."""
 _INSTALL = "Install one (on Debian: apt install postgresql) and run `headway up` again"
 
 
@@ -217,8 +215,7 @@ def looked_at(settings: Settings) -> tuple[bool, str]:
     if settings.names_ledger:
         return True, "the one that was named for this site"
     if not settings.database_note.exists():
-        instead = "where there is a PostgreSQL, `headway up` starts one for the site"
-        return True, f"SQLite, which bears {WEAKNESS}; {instead}"
+        return False, "there is none yet; `headway up` makes and starts a PostgreSQL"
     process, url = database_daemon(settings).process(), settings.database_url
     if process is None or not hosting.answers(url):
         return (

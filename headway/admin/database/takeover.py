@@ -4,11 +4,9 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from headway.admin.database.own import NoDatabase, make_database, note_database
-from headway.admin.processes import StartFailed
+from headway.admin.database.own import make_database, note_database
 from headway.clock import Clock
-from headway.errors import LedgerError
-from headway.ledger import Ledger
+from headway.errors import HeadwayError
 from headway.ledger.copying import Copied, copy_ledger, not_ended, not_ended_in_prefect
 from headway.node.daemon import (
     database_daemon,
@@ -25,48 +23,62 @@ KEPT = "before-postgresql"
 """End of the names under which the files of SQLite stay."""
 
 
-def take_over(settings: Settings, clock: Clock, say: Say) -> bool:
-    """Bring the site over, or say why it stays on SQLite; whether its PostgreSQL was started.
+class NotTakenOver(HeadwayError):
+    """A site on SQLite was not brought into PostgreSQL; nothing of it was changed."""
+
+    def __init__(self, under_way: int) -> None:
+        self.under_way = under_way
+        super().__init__(
+            f"this site is on SQLite, on which this version does not work, and {under_way} of its "
+            "runs wait or are under way. Let them end with the version that made it, then "
+            "`headway up` of this one brings the site into PostgreSQL"
+        )
+
+
+def take_over(settings: Settings, clock: Clock, say: Say) -> None:
+    """Bring a site on SQLite into a PostgreSQL of its own, which is started.
 
     It may be broken off at any point: the site is in PostgreSQL from the moment at which the
     address is noted, and until then on SQLite, of which only the names of files change.
+
+    Raises:
+        NotTakenOver: Runs of it wait or are under way.
+        NoDatabase: No PostgreSQL can be started here.
+        StartFailed: It did not come up.
+        LedgerError: The old ledger cannot be read.
     """
-    if waiting := _under_way(settings):
-        say(
-            f"the site stays on SQLite for now: {waiting} runs wait or are under way. When they "
-            "have ended, `headway up` brings it into PostgreSQL"
-        )
-        return False
+    _check_ended(settings)
     try:
         url = make_database(settings, clock, say)
         _stop_who_writes(settings)
-        if _under_way(settings):  # handed in meanwhile
-            raise NoDatabase("a run was handed in meanwhile")
-        Ledger.open(url).close()
-        copied = copy_ledger(f"sqlite:///{settings.ledger_file}", url)
-    except (NoDatabase, StartFailed, LedgerError) as error:
+        _check_ended(settings)  # a run may have been handed in meanwhile
+        copied = copy_ledger(old_ledger(settings), url)
+    except HeadwayError:
         database_daemon(settings).stop(signal.SIGINT, 60.0)
-        say(f"the site stays on SQLite: {error}")
-        return False
+        raise
     note_database(settings, url)
     put_aside(settings)
     _tell(settings, copied, say)
-    return True
+
+
+def old_ledger(settings: Settings) -> Path:
+    """The ledger of a site on SQLite."""
+    return settings.home / "ledger.db"
 
 
 def put_aside(settings: Settings) -> None:
     """Give the files of SQLite other names; the server's registrations are made anew."""
-    for file in (settings.ledger_file, _prefect_file(settings)):
+    for file in (old_ledger(settings), _prefect_file(settings)):
         for end in ("", "-wal", "-shm"):
             if (part := file.with_name(file.name + end)).exists():
                 part.rename(file.with_name(f"{file.stem}-{KEPT}{file.suffix}{end}"))
     (settings.state_dir / "registered").unlink(missing_ok=True)
 
 
-def _under_way(settings: Settings) -> int:
-    url = f"sqlite:///{settings.ledger_file}"
-    Ledger.open(url).close()  # one of version 0.1 gets this code's tables
-    return max(not_ended(url), not_ended_in_prefect(_prefect_file(settings)))
+def _check_ended(settings: Settings) -> None:
+    waiting = not_ended(old_ledger(settings)), not_ended_in_prefect(_prefect_file(settings))
+    if any(waiting):
+        raise NotTakenOver(max(waiting))
 
 
 def _prefect_file(settings: Settings) -> Path:
@@ -80,7 +92,7 @@ def _stop_who_writes(settings: Settings) -> None:
 
 
 def _tell(settings: Settings, copied: Copied, say: Say) -> None:
-    old = settings.ledger_file.with_name(f"ledger-{KEPT}.db")
+    old = old_ledger(settings).with_name(f"ledger-{KEPT}.db")
     kinds = ("trace", "run", "attempt", "setting")
     came = ", ".join(f"{copied.rows[kind]} {kind}s" for kind in kinds)
     say(f"the ledger came along from SQLite: {came}, and all else; the old one is kept as {old}")

@@ -15,7 +15,6 @@ connection = context.config.attributes["connection"]
 context.configure(
     connection=connection,
     target_metadata=SQLModel.metadata,
-    render_as_batch=connection.dialect.name == "sqlite",
     compare_type=True,
     transactional_ddl=True,
 )

@@ -8,7 +8,7 @@ from headway.admin.database.backup import back_up
 from headway.admin.database.binaries import Binaries, version_of
 from headway.admin.database.own import NoDatabase, _folder, suiting
 from headway.admin.environment import site_environment
-from headway.errors import LedgerUnreachable
+from headway.errors import LedgerMissing, LedgerUnreachable
 from headway.settings import Settings
 from headway.testing.clock import FakeClock
 
@@ -40,7 +40,8 @@ def test_a_cluster_is_run_by_the_version_that_made_it():
 
 def test_ledger_and_server_find_the_sites_own_database(tmp_path):
     settings = Settings(home=tmp_path)
-    assert settings.database_url == f"sqlite:///{tmp_path}/ledger.db"
+    with pytest.raises(LedgerMissing, match="headway up"):
+        _ = settings.database_url
     assert settings.server_database is None
     settings.database_note.write_text(f"{URL}\n")
     assert settings.database_url == URL
@@ -100,8 +101,8 @@ def test_what_is_named_goes_before_the_sites_own(tmp_path):
     settings = Settings(home=tmp_path, server_database_url=named)
     settings.database_note.write_text(URL)
     assert settings.server_database == named
-    settings = Settings(home=tmp_path, ledger_url="sqlite:////srv/l.db")
-    assert settings.database_url == "sqlite:////srv/l.db"
+    settings = Settings(home=tmp_path, ledger_url="postgresql://u@db/other")
+    assert settings.database_url == "postgresql://u@db/other"
     assert settings.server_database is None  # with a ledger elsewhere the own one is not started
     settings = Settings(home=tmp_path)
     settings.ledger_pointer.write_text(named)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from headway.cli import inputs
 from headway.cli.main import headway
 from headway.errors import HeadwayError
-from headway.site import current_site
+from tests.support.postgresql import with_ledger
 from tests.support.site import forget_site
 
 
@@ -64,7 +64,7 @@ def test_without_a_ledger_nothing_is_said_to_be_empty(tmp_path: Path, command: l
     got = CliRunner().invoke(headway, command)
     assert (got.exit_code, got.stdout) == (3, "")
     (line,) = got.stderr.splitlines()
-    assert line.startswith(f"there is no ledger at sqlite:///{tmp_path / 'home/ledger.db'}, so not")
+    assert line.startswith(f"there is no ledger at {tmp_path / 'home'}, so nothing")
     assert not (tmp_path / "home").exists()
 
 
@@ -110,7 +110,8 @@ def test_standard_input_is_a_file_everywhere(
 
 
 @pytest.mark.parametrize("machine", [[], ["--json"]])
-def test_traces_without_a_good_row_are_bad_input(machine: list[str]) -> None:
+def test_traces_without_a_good_row_are_bad_input(machine: list[str], tmp_path: Path) -> None:
+    with_ledger(tmp_path / "home")
     header, bad = "network,gpu_type,gpus,batch_size,iteration_s\n", "a,v100,-1,2,0.1\n"
     got = CliRunner().invoke(headway, ["traces", "import", "-", *machine], input=header + bad)
     assert got.exit_code == 2, got.output
@@ -128,7 +129,7 @@ def test_traces_without_a_good_row_are_bad_input(machine: list[str]) -> None:
 
 @pytest.mark.parametrize("server", ["::::", "http://", "head:4200/api", "\x1b[2J"])
 def test_an_address_that_is_none_is_one_line(server: str) -> None:
-    command = ["node", "join", "--server", server, "--ledger", "sqlite://"]
+    command = ["node", "join", "--server", server, "--ledger", "postgresql://"]
     got = CliRunner().invoke(headway, command)
     assert (got.exit_code, got.stdout) == (2, ""), got
     (line,) = got.stderr.splitlines()
@@ -149,8 +150,8 @@ def test_an_error_does_not_steer_the_terminal(error: Exception) -> None:
     assert got.stderr == "a\\x1b[2Jb\\nc\\u202ed\n"
 
 
-def test_an_argument_that_is_no_text_is_one_line() -> None:
-    current_site().make_ledger()
+def test_an_argument_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    with_ledger(tmp_path / "home")
     got = CliRunner().invoke(headway, ["profile", "\udcff"])
     assert (got.exit_code, len(got.stderr.splitlines())) == (2, 1), got
     assert "no run is called" in got.stderr

@@ -12,12 +12,13 @@ from headway.cli.main import headway
 from headway.ledger import Ledger
 from headway.model.access import looks_like_token, token_digest
 from headway.this_node import os_user
+from tests.support.postgresql import new_ledger
 from tests.support.site import forget_site
 
 
 @pytest.fixture(autouse=True)
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
-    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    url = new_ledger()
     monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HEADWAY_LEDGER_URL", url)
     opened = Ledger.open(url)

@@ -21,6 +21,7 @@ from headway.policy.settings import PolicySettings
 from headway.telemetry.host import boot_id
 from headway.this_node import os_user
 from headway.units import GIB
+from tests.support.postgresql import new_ledger
 
 SMALL = Node("h1", "cpu", Capacity(4, 8 * GIB), Reserve(0.5, GIB))
 LARGE = Node(
@@ -136,7 +137,7 @@ def test_an_image_that_is_nowhere_is_told_at_once(tmp_path: Path) -> None:
 def test_a_python_that_no_node_has_is_told_before_anything_is_queued(
     tmp_path: Path, why: str | None, said: str
 ) -> None:
-    with closing(Ledger.open(f"sqlite:///{tmp_path}/l.db")) as ledger:
+    with closing(Ledger.open(new_ledger())) as ledger:
         ledger.nodes.register(SMALL, boot_id="b", worker_token="t")
         host = HostReading(8 * GIB, GIB, 0.1, GIB)
         there = {"3.11": "python:3.11-slim"}

@@ -63,7 +63,7 @@ class Kept:
 
     def append(self, node: str, points: list[TelemetryPoint]) -> None:
         if self.away:
-            raise LedgerUnreachable("sqlite://", "locked")
+            raise LedgerUnreachable("postgresql://", "locked")
         self.points += points
 
 

@@ -19,7 +19,6 @@ VPN = (ip_network("10.8.0.0/24"), ip_network("fd00::/64"))
         ("postgresql://u@head/db?sslmode=require", False),
         ("postgresql://u@head/db?sslmode=verify-full&sslmode=disable", False),
         ("postgresql://u@head/db", False),
-        ("sqlite:///ledger.db", False),
     ],
 )
 def test_tls_counts_where_the_other_side_is_known(url: str, safe: bool) -> None:

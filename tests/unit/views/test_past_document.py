@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +22,7 @@ from headway.replay.trace_jobs import Estimates, GpuSharing, TraceJob
 from headway.units import DAY_S, GIB, HOUR_S
 from headway.views.charts import draw_past
 from headway.views.past_document import past_view
+from tests.support.postgresql import new_ledger
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 NODES = tuple(
@@ -74,8 +74,8 @@ def fill(ledger: Ledger, result: Result) -> None:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Any]:
-    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+def site() -> Iterator[Any]:
+    ledger = Ledger.open(new_ledger())
     for node in NODES:
         ledger.nodes.register(node, boot_id="boot", worker_token="worker")
     settings = PolicySettings(teams={"red": TeamSettings(weight=3.0)})
