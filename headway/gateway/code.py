@@ -5,7 +5,9 @@ for the team that sent it, and a manifest once all its chunks are that team's.
 """
 
 from collections import defaultdict
-from typing import Annotated, Any
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 import anyio
 from fastapi import APIRouter, Query, Request
@@ -24,6 +26,8 @@ CODE_PATHS = frozenset({"/v1/code", "/v1/code/chunks"})
 """Whose bodies are no JSON documents of the usual size."""
 _AT_ONCE = 4
 """Bodies of one user that are read together: each is in memory, and a slow one takes its time."""
+_PRUNE_EVERY_S = 60.0
+T = TypeVar("T")
 Team = Annotated[str, Query(max_length=63, description="The token's own if empty.")]
 
 
@@ -34,6 +38,10 @@ def code_of(site: Site) -> APIRouter:
         lambda: anyio.CapacityLimiter(_AT_ONCE)
     )
 
+    writing: defaultdict[str, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(1))
+    """By team: one that sends without end takes one thread, and keeps no other waiting."""
+    keeping = _Keeping(site)
+
     @router.post("/code")
     async def manifest(caller: Submitter, request: Request, team: Team = "") -> dict[str, Any]:
         """Say which files a folder of code has, as headway's client writes it.
@@ -43,7 +51,9 @@ def code_of(site: Site) -> APIRouter:
         whose = code_team(caller, team)
         async with reading[caller.team, caller.user]:
             text = await whole_body(request, MOST_MANIFEST_BYTES)
-            return await anyio.to_thread.run_sync(_accept, site, whose, text)
+            return await anyio.to_thread.run_sync(
+                keeping.accept, whose, text, limiter=writing[whose]
+            )
 
     @router.post("/code/chunks")
     async def chunks(caller: Submitter, request: Request, team: Team = "") -> dict[str, int]:
@@ -51,24 +61,39 @@ def code_of(site: Site) -> APIRouter:
         whose = code_team(caller, team)
         async with reading[caller.team, caller.user]:
             body = await whole_body(request, MOST_FRAMES_BYTES)
-            return {"new": await anyio.to_thread.run_sync(_put, site, whose, body)}
+            new = await anyio.to_thread.run_sync(keeping.put, whose, body, limiter=writing[whose])
+            return {"new": new}
 
     return router
 
 
-def _accept(site: Site, team: str, text: bytes) -> dict[str, Any]:
-    found = CodeManifest.read(text)
-    return {"code": found.code_id, "missing": site.ledger.code.accept(team, found)}
+class _Keeping:
+    """Keeps what was sent; where there is no room, what is unused goes, once a minute at most."""
 
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._pruned_s: dict[str, float] = {}
 
-def _put(site: Site, team: str, body: bytes) -> int:
-    found = list(split(body))
-    try:
-        return site.ledger.code.put(team, found, most_bytes=TEAM_BYTES)
-    except InvalidInput:
-        if not prune_code(site, team):
-            raise
-        return site.ledger.code.put(team, found, most_bytes=TEAM_BYTES)
+    def accept(self, team: str, text: bytes) -> dict[str, Any]:
+        found = CodeManifest.read(text)
+        missing = self._kept(team, partial(self._site.ledger.code.accept, team, found))
+        return {"code": found.code_id, "missing": missing}
+
+    def put(self, team: str, body: bytes) -> int:
+        put, found = self._site.ledger.code.put, list(split(body))
+        return self._kept(team, partial(put, team, found, most_bytes=TEAM_BYTES))
+
+    def _kept(self, team: str, keep: Callable[[], T]) -> T:
+        try:
+            return keep()
+        except InvalidInput:
+            now_s = self._site.clock.monotonic_s()
+            if now_s - self._pruned_s.get(team, -_PRUNE_EVERY_S) < _PRUNE_EVERY_S:
+                raise
+            self._pruned_s[team] = now_s
+            if not prune_code(self._site, team):
+                raise
+            return keep()
 
 
 def code_team(caller: Caller, team: str) -> str:

@@ -18,6 +18,7 @@ from headway.gateway.code import Team, code_team, whole_body
 from headway.gateway.door import Allowed
 from headway.gateway.run_lookup import check_owner
 from headway.gateway.runs import Watcher
+from headway.ledger.uploads import UPLOAD_ROW_BYTES
 from headway.model.access import Caller, Scope
 from headway.model.upload import (
     MOST_UPLOAD_MANIFEST_BYTES,
@@ -34,8 +35,8 @@ UPLOAD_PATHS = frozenset({"/v1/data", "/v1/data/chunks"})
 """Whose bodies are no JSON documents of the usual size."""
 _AT_ONCE = 4
 """Bodies of one user that are read together: each is in memory, and a slow one takes its time."""
-MOST_MANIFESTS_BYTES = 256 * MIB
-"""Of one team, which all lie in the ledger: enough for fifteen data sets of 1 TiB."""
+MOST_MANIFESTS_BYTES = 64 * MIB
+"""Of one team, which all lie in the ledger: enough for data sets of 3 TiB together."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _SHOWN = ("name", "owner", "is_directory", "files", "size_bytes", "put_at", "used_at")
 
@@ -53,6 +54,8 @@ def uploads_of(site: Site) -> APIRouter:
 
     naming: defaultdict[str, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(1))
     """By team: nothing is removed of what is about to get a name, nor are many manifests read."""
+    writing: defaultdict[str, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(1))
+    """By team: many members that send at once take one thread, and keep no other team waiting."""
 
     @router.get("/data")
     def listed(caller: Watcher, team: Team = "") -> list[dict[str, Any]]:
@@ -83,7 +86,8 @@ def uploads_of(site: Site) -> APIRouter:
             if not body:
                 raise InvalidInput("body", "nothing", "give the bytes of a chunk")
             put = site.upload_chunks.put
-            return {"new": await anyio.to_thread.run_sync(put, whose, body)}
+            new = await anyio.to_thread.run_sync(put, whose, body, limiter=writing[whose])
+            return {"new": new}
 
     @router.get("/data/chunks/{sha256}")
     def content(
@@ -117,12 +121,13 @@ def _accept(site: Site, caller: Caller, team: str, name: str, text: bytes) -> di
     if known is not None and known.content_id != found.content_id:
         raise _taken(known)
     if known is None:
-        _check_room(site, team, len(text))
-    missing = site.upload_chunks.missing(team, found.chunks)
+        _check_room(site, team, len(text) + UPLOAD_ROW_BYTES)
+    missing = site.upload_chunks.missing(team, found.chunks, lend=known is None)
     if missing:
-        site.upload_chunks.check_room(team, sum(found.chunks[each] for each in missing))
+        site.upload_chunks.check_room(team, [found.chunks[each] for each in missing])
         return {"missing": missing}
-    site.upload_chunks.settle()
+    if known is not None:
+        return {"missing": [], **shown(known)}
     note_act(site, caller, "data.put", name, {"team": team, "content": found.content_id})
     kept = site.ledger.uploads.put(team, name, caller.user, found)
     if kept.content_id != found.content_id:  # somebody was faster

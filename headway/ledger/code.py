@@ -2,26 +2,34 @@
 
 import hashlib
 from collections.abc import Collection, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import delete, func, update
+from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
 from headway.errors import InvalidInput
 from headway.ledger.array_tables import ArrayRow
 from headway.ledger.code_tables import CodeChunkRow, CodeRow
 from headway.ledger.codec import record
-from headway.ledger.columns import insert_new, now
+from headway.ledger.columns import insert_all_new, now
 from headway.ledger.database import Repository
 from headway.ledger.tables import RunRow
 from headway.model.code import CodeManifest, chunks_named
 from headway.model.kept_code import KeptCode
 from headway.model.run import RunState
+from headway.policy.code_retention import MANIFEST_WEIGHT, ROW_BYTES, TEAM_BYTES
 from headway.units import DAY_S, format_size
 
 LENT_S = DAY_S
 """So long a chunk stays that no folder has any more: somebody may be sending one that has it."""
 _PAGE = 500
+_BATCH = 256
+"""Chunks that one transaction keeps: others wait for no longer than that takes."""
+_FRESH_S = 1800.0
+"""Who sends a folder that was used so lately writes nothing: it is not let go of soon."""
+_FORGOTTEN = 1000
+"""Folders of a team of which commit and diff stay known once their content is let go of."""
 
 
 class Code(Repository):
@@ -34,36 +42,38 @@ class Code(Repository):
             InvalidInput: With them the team would have more than *most_bytes*.
         """
         found = {hashlib.sha256(each).hexdigest(): each for each in chunks}
-        with self._database.transaction() as session:
-            new = found.keys() - _sizes(session, team, found)
-            added = sum(len(found[each]) for each in new)
-            held = _held_bytes(session, team)
-            if new and held + added > most_bytes:
-                allowed = (
-                    f"code of team {team} may take {format_size(most_bytes)}, and takes "
-                    f"{format_size(held)}; what is unused goes first, so try again later, or "
-                    "leave large files out"
-                )
-                raise InvalidInput("workdir", format_size(added), allowed)
-            seen_at = now(session)
-            for sha256 in sorted(new):  # all insert in one order
-                row = CodeChunkRow(
-                    team=team,
-                    sha256=sha256,
-                    size_bytes=len(found[sha256]),
-                    content=found[sha256],
-                    seen_at=seen_at,
-                )
-                insert_new(session, row)
-        return len(new)
+        asked, count = sorted(found), 0  # all insert in one order
+        for start in range(0, len(asked), _BATCH):
+            page = asked[start : start + _BATCH]
+            with self._database.transaction() as session:
+                new = sorted(set(page) - _sizes(session, team, page).keys())
+                if new:
+                    added = sum(len(found[each]) + ROW_BYTES for each in new)
+                    _check_room(session, team, added, most_bytes)
+                    at = now(session)
+                    insert_all_new(session, [_chunk(team, found[e], e, at) for e in new])
+            count += len(new)
+        return count
 
-    def accept(self, team: str, manifest: CodeManifest) -> list[str]:
+    def accept(
+        self, team: str, manifest: CodeManifest, *, most_bytes: int = TEAM_BYTES
+    ) -> list[str]:
         """Keep a folder if all its chunks are here; else say which are not, and keep nothing.
 
+        Nothing is written where it was kept lately.
+
         Raises:
-            InvalidInput: A chunk is of another size than the manifest says.
+            InvalidInput: A chunk is of another size than the manifest says, or with it the team
+                would have more than *most_bytes*.
         """
         with self._database.transaction() as session:
+            mine = (col(CodeRow.team) == team, col(CodeRow.code_id) == manifest.code_id)
+            kept = select(CodeRow.used_at).where(*mine, col(CodeRow.manifest).is_not(None))
+            used_at = session.exec(kept).first()
+            if used_at is not None:
+                if now(session) - used_at > timedelta(seconds=_FRESH_S):
+                    session.exec(update(CodeRow).where(*mine).values(used_at=now(session)))
+                return []
             sizes = _sizes(session, team, manifest.chunks)
             for sha256, size in sizes.items():
                 if size != manifest.chunks[sha256]:
@@ -71,6 +81,8 @@ class Code(Repository):
                     raise InvalidInput("workdir", manifest.code_id, allowed)
             missing = sorted(manifest.chunks.keys() - sizes)
             if not missing:
+                added = ROW_BYTES + len(manifest.diff) + MANIFEST_WEIGHT * len(manifest.text)
+                _check_room(session, team, added, most_bytes)
                 row = CodeRow(
                     team=team,
                     code_id=manifest.code_id,
@@ -97,7 +109,11 @@ class Code(Repository):
         """What is known of it; None where the team never sent it whole."""
         with self._database.reading() as session:
             row = session.get(CodeRow, (team, code_id))
-            return None if row is None else _kept(row)
+            if row is None:
+                return None
+            text = row.manifest
+            is_kept, size = text is not None, len(text or b"")
+            return record(KeptCode, row, is_kept=is_kept, manifest_bytes=size, is_needed=False)
 
     def manifest(self, team: str, code_id: str) -> CodeManifest | None:
         """Of what files it is; None where the team has it not, or not any more."""
@@ -117,10 +133,11 @@ class Code(Repository):
     def teams(self) -> list[str]:
         """Those that have sent any."""
         with self._database.reading() as session:
-            return list(session.exec(select(CodeChunkRow.team).distinct()))
+            chunks, codes = select(CodeChunkRow.team), select(CodeRow.team)
+            return sorted({*session.exec(chunks.distinct()), *session.exec(codes.distinct())})
 
     def held_bytes(self, team: str) -> int:
-        """What the chunks of a team take."""
+        """What a team's chunks and folders take, as it is counted against what it may."""
         with self._database.reading() as session:
             return _held_bytes(session, team)
 
@@ -138,9 +155,20 @@ class Code(Repository):
             )
             jobs = [*session.exec(runs), *session.exec(arrays)]
             needed = {job.get("code") for job in jobs}
-            rows = select(CodeRow).where(CodeRow.team == team, col(CodeRow.manifest).is_not(None))
-            found = session.exec(rows.order_by(col(CodeRow.used_at)))
-            return [_kept(row, is_needed=row.code_id in needed) for row in found]
+            rows = select(CodeRow, func.length(CodeRow.manifest)).where(
+                CodeRow.team == team, col(CodeRow.manifest).is_not(None)
+            )
+            rows = rows.options(defer(CodeRow.manifest)).order_by(col(CodeRow.used_at))  # type: ignore[arg-type]  # is a column
+            return [
+                record(
+                    KeptCode,
+                    row,
+                    is_kept=True,
+                    manifest_bytes=length,
+                    is_needed=row.code_id in needed,
+                )
+                for row, length in session.exec(rows)
+            ]
 
     def let_go(self, code: KeptCode) -> bool:
         """Forget what files it is of, unless it was used since *code* was read."""
@@ -165,7 +193,8 @@ class Code(Repository):
             kept = select(CodeRow.manifest).where(
                 CodeRow.team == team, col(CodeRow.manifest).is_not(None)
             )
-            for text in filter(None, session.exec(kept) if unseen else ()):
+            each_alone = kept.execution_options(yield_per=1)
+            for text in filter(None, session.exec(each_alone) if unseen else ()):
                 unseen -= chunks_named(text)
         old = sorted(unseen)
         for start in range(0, len(old), _PAGE):
@@ -179,6 +208,34 @@ class Code(Repository):
                     )
                 )
         return len(old)
+
+    def forget(self, team: str) -> int:
+        """Remove what is known of folders that were let go of, but for the newest; how many."""
+        with self._database.transaction() as session:
+            gone = select(CodeRow.code_id).where(
+                CodeRow.team == team, col(CodeRow.manifest).is_(None)
+            )
+            old = session.exec(gone.order_by(col(CodeRow.used_at).desc()).offset(_FORGOTTEN)).all()
+            for start in range(0, len(old), _PAGE):
+                page = col(CodeRow.code_id).in_(old[start : start + _PAGE])
+                gone_for_good = (col(CodeRow.team) == team, page, col(CodeRow.manifest).is_(None))
+                session.exec(delete(CodeRow).where(*gone_for_good))
+            return len(old)
+
+
+def _chunk(team: str, data: bytes, sha256: str, at: datetime) -> CodeChunkRow:
+    return CodeChunkRow(team=team, sha256=sha256, size_bytes=len(data), content=data, seen_at=at)
+
+
+def _check_room(session: Session, team: str, added: int, most_bytes: int) -> None:
+    held = _held_bytes(session, team)
+    if held + added > most_bytes:
+        allowed = (
+            f"code of team {team} may take {format_size(most_bytes)}, and takes "
+            f"{format_size(held)}; what is unused goes first, so try again later, or "
+            "leave large files out"
+        )
+        raise InvalidInput("workdir", format_size(added), allowed)
 
 
 def _sizes(session: Session, team: str, sha256s: Collection[str]) -> dict[str, int]:
@@ -196,9 +253,11 @@ def _sizes(session: Session, team: str, sha256s: Collection[str]) -> dict[str, i
 
 
 def _held_bytes(session: Session, team: str) -> int:
-    total = select(func.sum(CodeChunkRow.size_bytes)).where(CodeChunkRow.team == team)
-    return int(session.exec(total).one() or 0)
-
-
-def _kept(row: CodeRow, *, is_needed: bool = False) -> KeptCode:
-    return record(KeptCode, row, is_kept=row.manifest is not None, is_needed=is_needed)
+    """Content, rows and lists of files."""
+    chunks = select(func.count(), func.sum(CodeChunkRow.size_bytes))
+    lists, diffs = func.sum(func.length(CodeRow.manifest)), func.sum(func.length(CodeRow.diff))
+    codes = select(func.count(), lists, diffs)
+    chunk_rows, content = session.exec(chunks.where(CodeChunkRow.team == team)).one()
+    code_rows, listed, differ = session.exec(codes.where(CodeRow.team == team)).one()
+    rows = ROW_BYTES * (chunk_rows + code_rows)
+    return rows + int(content or 0) + MANIFEST_WEIGHT * int(listed or 0) + int(differ or 0)

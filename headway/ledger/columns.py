@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -168,6 +168,14 @@ def insert_new(session: Session, row: SQLModel) -> bool:
     values = insert(type(row)).values(row.model_dump()).on_conflict_do_nothing()
     # Psycopg counts no rows of it: -1.
     return session.connection().execute(values.returning(literal(1))).first() is not None
+
+
+def insert_all_new(session: Session, rows: Sequence[SQLModel]) -> None:
+    """Insert *rows* of one table in one statement, but for those whose keys are there already."""
+    dialect = session.connection().dialect.name
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    values = [each.model_dump() for each in rows]
+    session.connection().execute(insert(type(rows[0])).values(values).on_conflict_do_nothing())
 
 
 class db_now(FunctionElement[datetime]):  # noqa: N801 - it is used as an SQL function

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlalchemy.orm import defer
 from sqlmodel import Session, col, func, select
 
 from headway.ledger.array_tables import ArrayRow
@@ -14,6 +15,10 @@ from headway.ledger.upload_table import UploadRow
 from headway.model.address import upload_name
 from headway.model.run import RunState
 from headway.model.upload import Upload, UploadManifest, chunks_of
+
+UPLOAD_ROW_BYTES = 4096
+"""What a name counts beside its manifest."""
+_UNREAD = defer(UploadRow.manifest)  # type: ignore[arg-type]  # is a column
 
 
 class Uploads(Repository):
@@ -41,7 +46,7 @@ class Uploads(Repository):
     def get(self, team: str, name: str) -> Upload | None:
         """What has this name; None where nothing has."""
         with self._database.reading() as session:
-            row = session.get(UploadRow, (team, name))
+            row = session.get(UploadRow, (team, name), options=[_UNREAD])
             return None if row is None else record(Upload, row)
 
     def manifest(self, team: str, name: str) -> UploadManifest | None:
@@ -54,7 +59,11 @@ class Uploads(Repository):
     def all(self, team: str = "") -> list[Upload]:
         """Those of a team, or of all where it is empty, by name."""
         with self._database.reading() as session:
-            rows = select(UploadRow).order_by(col(UploadRow.team), col(UploadRow.name))
+            rows = (
+                select(UploadRow)
+                .options(_UNREAD)
+                .order_by(col(UploadRow.team), col(UploadRow.name))
+            )
             mine = rows.where(UploadRow.team == team) if team else rows
             return [record(Upload, row) for row in session.exec(mine)]
 
@@ -86,10 +95,11 @@ class Uploads(Repository):
             return sorted(left - _named(session, team))
 
     def manifest_bytes(self, team: str) -> int:
-        """What the manifests of the team's data sets take."""
-        total = select(func.sum(func.length(UploadRow.manifest))).where(UploadRow.team == team)
+        """What the rows and manifests of the team's data sets take."""
+        total = select(func.count(), func.sum(func.length(UploadRow.manifest)))
         with self._database.reading() as session:
-            return session.exec(total).one() or 0
+            rows, size = session.exec(total.where(UploadRow.team == team)).one()
+            return UPLOAD_ROW_BYTES * rows + int(size or 0)
 
     def chunks_named(self, team: str) -> set[str]:
         """The chunks that the team's data sets are made of."""
@@ -98,8 +108,8 @@ class Uploads(Repository):
 
 
 def _named(session: Session, team: str) -> set[str]:
-    texts = session.exec(select(UploadRow.manifest).where(UploadRow.team == team))
-    return set().union(*map(chunks_of, texts))
+    texts = select(UploadRow.manifest).where(UploadRow.team == team)
+    return set().union(*map(chunks_of, session.exec(texts.execution_options(yield_per=1))))
 
 
 def _needed_by(session: Session, team: str, name: str) -> list[str]:

@@ -14,8 +14,14 @@ from functools import cached_property
 from typing import Any, NoReturn, Self
 
 from headway.errors import InvalidInput, shown
-from headway.model.sent_files import HEX, check_chunks, check_names, check_path, chunk_sizes
-from headway.model.strict_json import read_strict
+from headway.model.sent_files import (
+    HEX,
+    check_chunks,
+    check_names,
+    check_path,
+    chunk_sizes,
+    read_manifest,
+)
 from headway.units import MIB, format_size
 
 CHUNK_BYTES = MIB
@@ -79,7 +85,7 @@ class CodeManifest:
         """
         if len(text) > MOST_MANIFEST_BYTES:
             _refuse("a longer manifest", f"give at most {format_size(MOST_MANIFEST_BYTES)} of it")
-        document = read_strict(text)
+        document = read_manifest(text, MOST_FILES, FIELD)
         if not isinstance(document, dict) or tuple(document) != _KEYS:
             _refuse("no manifest", f"give an object with {', '.join(_KEYS)}")
         commit, diff, files = (document[key] for key in _KEYS)
@@ -126,7 +132,7 @@ class CodeManifest:
             check_chunks(file, CHUNK_BYTES, MOST_BYTES, FIELD)
         if self.size_bytes > MOST_BYTES:
             _refuse(format_size(self.size_bytes), _too_large(self.files))
-        check_names(self.files, FIELD)
+        check_names(self.files, MOST_FILES, FIELD)
         sizes: dict[str, int] = {}
         for file in self.files:
             for number, sha256 in enumerate(file.chunks):

@@ -20,5 +20,7 @@ class KeptCode:
     """When it was last sent or handed in."""
     is_kept: bool
     """Whether its content is here still."""
+    manifest_bytes: int = 0
+    """What its list of files takes in the ledger."""
     is_needed: bool = False
     """A run that has not ended needs it."""

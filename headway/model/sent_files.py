@@ -7,15 +7,17 @@ than below one new folder is refused.
 import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from headway.errors import InvalidInput, shown
+from headway.model.strict_json import read_strict
 from headway.units import format_size
 
 HEX = frozenset("0123456789abcdef")
 _MOST_PATH_BYTES = 1024
 _MOST_PART_BYTES = 255
 _MOST_DEPTH = 32
+_ENTRIES_OF_A_FILE = 20
 
 
 class SentFile(Protocol):
@@ -39,6 +41,21 @@ class SentFile(Protocol):
     def chunk_bytes(self, number: int) -> int:
         """Size of one of its chunks."""
         ...
+
+
+def read_manifest(text: bytes, most_files: int, field: str) -> Any:
+    """The document in *text*; one of more entries than one of *most_files* files has is not parsed.
+
+    Parsed, an entry of two characters may take a hundred bytes.
+
+    Raises:
+        InvalidInput: It is no JSON, or has too many entries.
+    """
+    if sum(map(text.count, (b"[", b"{", b",", b'"'))) > _ENTRIES_OF_A_FILE * most_files:
+        _refuse(
+            field, "a manifest of more entries", f"give at most {most_files:,} files: pack them"
+        )
+    return read_strict(text)
 
 
 def chunk_sizes(files: Sequence[SentFile]) -> dict[str, int]:
@@ -73,27 +90,32 @@ def check_path(path: str, field: str) -> None:
             )
 
 
-def check_names(files: Sequence[SentFile], field: str) -> None:
-    """Refuse a path given twice or out of order, and one that some systems take for another."""
+def check_names(files: Sequence[SentFile], most_folders: int, field: str) -> None:
+    """Refuse a path given twice or out of order, and one that some systems take for another.
+
+    Neither may there be more than *most_folders* folders on the way to them, which take place on a
+    disk, and in memory here, that the sizes of files do not tell.
+    """
     paths = [each.path.encode() for each in files]
     if any(one >= other for one, other in pairwise(paths)):
         _refuse(field, "files", "give each path once, in the order of their bytes")
-    seen: dict[str, str] = {}
-    folders = set()
+    seen: dict[tuple[int, str], tuple[str, int]] = {}
+    """By folder and folded name: the name as it is, and which folder it is; 0 for a file."""
+    folders = 0
     for file in files:
-        parts = file.path.split("/")
-        for length in range(1, len(parts) + 1):
-            name = "/".join(parts[:length])
-            before = seen.setdefault(_folded(name), name)
-            if before != name:
-                _refuse(
-                    field, name, f"rename it: {shown(before)} differs in case or Unicode form alone"
-                )
-            if length < len(parts):
-                folders.add(name)
-    for file in files:
-        if file.path in folders:
-            _refuse(field, file.path, "it cannot be a file and a folder")
+        parts, inside = file.path.split("/"), 0
+        for depth, part in enumerate(parts, 1):
+            number = folders + 1 if depth < len(parts) else 0
+            name, found = seen.setdefault((inside, _folded(part)), (part, number))
+            if name != part:
+                allowed = f"rename it: {shown(name)} differs in case or Unicode form alone"
+                _refuse(field, "/".join(parts[:depth]), allowed)
+            if bool(found) != bool(number):
+                _refuse(field, "/".join(parts[:depth]), "it cannot be a file and a folder")
+            folders, inside = max(folders, found), found
+        if folders > most_folders:
+            allowed = f"at most {most_folders:,} folders travel; leave some out, or pack them"
+            _refuse(field, "more folders", allowed)
 
 
 def _folded(name: str) -> str:

@@ -14,8 +14,13 @@ from functools import cached_property
 from typing import Any, Self
 
 from headway.errors import InvalidInput
-from headway.model.sent_files import check_chunks, check_names, check_path, chunk_sizes
-from headway.model.strict_json import read_strict
+from headway.model.sent_files import (
+    check_chunks,
+    check_names,
+    check_path,
+    chunk_sizes,
+    read_manifest,
+)
 from headway.units import MIB, TIB, format_size
 
 UPLOAD_CHUNK_BYTES = 4 * MIB
@@ -69,7 +74,7 @@ class UploadManifest:
         Raises:
             InvalidInput: It is none, or one of its files could not lie below a new folder.
         """
-        match read_strict(text):
+        match read_manifest(text, MOST_UPLOAD_FILES, _FIELD):
             case {"is_directory": bool(is_directory), "files": list(files)}:
                 found = cls(is_directory, tuple(map(_file, files)))
             case _:
@@ -113,7 +118,7 @@ class UploadManifest:
         for file in self.files:
             check_path(file.path, _FIELD)
             check_chunks(file, UPLOAD_CHUNK_BYTES, MOST_UPLOAD_BYTES, _FIELD)
-        check_names(self.files, _FIELD)
+        check_names(self.files, MOST_UPLOAD_FILES, _FIELD)
         if not 0 < self.size_bytes <= MOST_UPLOAD_BYTES:
             allowed = f"give data of 1 B to {format_size(MOST_UPLOAD_BYTES)}"
             raise InvalidInput(_FIELD, format_size(self.size_bytes), allowed)

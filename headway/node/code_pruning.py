@@ -21,7 +21,7 @@ def prune_code(site: Site, team: str) -> int:
     held_bytes = store.held_bytes(team)
     codes = to_let_go(store.kept(team), site.ledger.now(), keep_s=keep_s, held_bytes=held_bytes)
     done = sum(store.let_go(code) for code in codes)
-    parts = store.drop_chunks(team)
+    parts = store.drop_chunks(team) + store.forget(team)
     if done or parts:
         log.info("code of team %s: %d folders and %d parts were let go of", team, done, parts)
     return done + parts

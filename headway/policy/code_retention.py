@@ -9,7 +9,11 @@ from headway.units import DAY_S, GIB
 KEEP_S = 30 * DAY_S
 """So long after its last use code stays, where its team's `keep_days` says nothing."""
 TEAM_BYTES = 2 * GIB
-"""What a team's code takes at most."""
+"""What a team's code takes at most in the ledger: content, rows and lists of files."""
+ROW_BYTES = 1024
+"""What a row counts beside its content."""
+MANIFEST_WEIGHT = 16
+"""A list of files counts so often: it is read whole, again and again."""
 _JUST_SENT_S = 3600.0
 """Whoever has just sent it is about to hand in a job with it."""
 _FILL_FRAC = 0.8
@@ -35,5 +39,5 @@ def to_let_go(
         too_much = held_bytes > TEAM_BYTES * _FILL_FRAC
         if too_much or unused_s > (KEEP_S if keep_s is None else keep_s):
             gone.append(code)
-            held_bytes -= code.size_bytes
+            held_bytes -= code.size_bytes + MANIFEST_WEIGHT * code.manifest_bytes
     return gone

@@ -7,17 +7,20 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 from headway.durable import replace_file
 from headway.errors import InvalidInput
-from headway.units import DAY_S, GIB, format_size
+from headway.units import DAY_S, GIB, KIB, format_size
 
 LEAST_FREE_BYTES = GIB
 """So much of the disk no upload takes: the site itself needs some."""
+FILE_BYTES = 16 * KIB
+"""What a file counts beside its content: it takes one of the disk's inodes, however small it is."""
 LENT_S = DAY_S
 """So long a chunk stays that no data set has: somebody may be sending one that has it."""
 
@@ -31,33 +34,36 @@ class UploadChunks:
         self._limit_bytes = limit_bytes
         self._held: dict[str, int] = {}
         """By team, what its chunks take; more than is true where another process removed some."""
-        self._one_writes = threading.Lock()
+        self._one_writes: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        """By team: none waits for the disk behind another one."""
 
     def put(self, team: str, data: bytes) -> bool:
-        """Keep *data* under the SHA-256 that it has; whether it is new.
+        """Keep *data* for good under the SHA-256 that it has; whether it is new.
 
         Raises:
             InvalidInput: With it the team would have more than it may, or the disk is full.
         """
         path = self._path(team, hashlib.sha256(data).hexdigest())
-        with self._one_writes:
+        with self._one_writes[team]:
             if _touch(path):
                 return False
-            self.check_room(team, len(data))
+            self.check_room(team, [len(data)])
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(path, data, lasts=False)
-            self._held[team] = self._held.get(team, 0) + len(data)
+            replace_file(path, data)
+            self._held[team] = self._held.get(team, 0) + _counted([len(data)])
         return True
 
-    def check_room(self, team: str, more_bytes: int) -> None:
-        """Raise `InvalidInput` unless *team* may put so much more."""
+    def check_room(self, team: str, sizes: Collection[int]) -> None:
+        """Raise `InvalidInput` unless *team* may put so many more chunks of these *sizes*."""
+        more_bytes = _counted(sizes)
         if self._held.get(team, self._limit_bytes) + more_bytes > self._limit_bytes:
-            self._held[team] = sum(each.st_size for _, each in self._of(team))
+            self._held[team] = _counted(each.st_size for _, each in self._of(team))
         held = self._held[team]
         if held + more_bytes > self._limit_bytes:
             allowed = (
                 f"data of team {team} may take {format_size(self._limit_bytes)}, and takes "
-                f"{format_size(held)}: remove some by `headway data rm`"
+                f"{format_size(held)}, counting {format_size(FILE_BYTES)} for each part beside its "
+                "content: remove some by `headway data rm`, or pack small files"
             )
             raise InvalidInput("data", format_size(more_bytes), allowed)
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -66,8 +72,10 @@ class UploadChunks:
             allowed = f"the gateway's disk has {format_size(free)} free: ask its operator for more"
             raise InvalidInput("data", format_size(more_bytes), allowed)
 
-    def missing(self, team: str, chunks: Mapping[str, int]) -> list[str]:
-        """Those of *chunks*, by SHA-256 with their sizes, that the team has not; others stay.
+    def missing(self, team: str, chunks: Mapping[str, int], *, lend: bool) -> list[str]:
+        """Those of *chunks*, by SHA-256 with their sizes, that the team has not.
+
+        With *lend* the others stay for a while.
 
         Raises:
             InvalidInput: A chunk is of another size than is said.
@@ -75,16 +83,12 @@ class UploadChunks:
         found = []
         for sha256, size in sorted(chunks.items()):
             path = self._path(team, sha256)
-            if not _touch(path):
+            if not (_touch(path) if lend else path.exists()):
                 found.append(sha256)
             elif path.stat().st_size != size:
                 allowed = f"chunk {sha256} has {path.stat().st_size} B, not {size}"
                 raise InvalidInput("data", sha256, allowed)
         return found
-
-    def settle(self) -> None:
-        """Bring what was put to the disk, so that it survives a loss of power."""
-        os.sync()
 
     def read(self, team: str, sha256: str) -> bytes | None:
         """A chunk of the team's; None where it is not there, or is not that any more."""
@@ -125,6 +129,10 @@ class UploadChunks:
 
     def _path(self, team: str, sha256: str) -> Path:
         return self._root / team / sha256[:2] / sha256
+
+
+def _counted(sizes: Iterable[int]) -> int:
+    return sum(size + FILE_BYTES for size in sizes)
 
 
 def _touch(path: Path) -> bool:

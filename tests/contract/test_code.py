@@ -11,13 +11,14 @@ from sqlalchemy import text
 from sqlmodel import Session
 
 from headway.errors import InvalidInput
-from headway.ledger import Ledger
+from headway.ledger import Ledger, code
 from headway.ledger.database import Database, open_engine
 from headway.model.array import Array
 from headway.model.code import CodeFile, CodeManifest
 from headway.model.lease import Demand, Fence
 from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement
+from headway.policy.code_retention import MANIFEST_WEIGHT, ROW_BYTES
 from headway.units import GIB, MIB
 
 CANARY = b"canary: only the team that sent it may have it"
@@ -87,11 +88,75 @@ def test_a_part_of_another_size_than_was_said_is_refused(ledger: Ledger) -> None
 
 
 def test_a_team_has_no_more_than_its_part(ledger: Ledger) -> None:
-    ledger.code.put("vision", [b"x" * 600], most_bytes=1000)
-    with pytest.raises(InvalidInput, match="may take 1000 B"):
-        ledger.code.put("vision", [b"y" * 600], most_bytes=1000)
-    assert ledger.code.put("vision", [b"x" * 600], most_bytes=1000) == 0
-    assert ledger.code.put("speech", [b"y" * 600], most_bytes=1000) == 1
+    most = 1000 + 2 * ROW_BYTES
+    ledger.code.put("vision", [b"x" * 600], most_bytes=most)
+    with pytest.raises(InvalidInput, match=r"may take 3.0 KiB, and takes 1.6 KiB"):
+        ledger.code.put("vision", [b"y" * 600], most_bytes=most)
+    assert ledger.code.put("vision", [b"x" * 600], most_bytes=most) == 0
+    assert ledger.code.put("speech", [b"y" * 600], most_bytes=most) == 1
+
+
+def test_rows_and_lists_of_files_count_however_little_is_in_them(ledger: Ledger) -> None:
+    assert ledger.code.put("vision", [b"1", b"2", b"3"], most_bytes=4 * ROW_BYTES) == 3
+    with pytest.raises(InvalidInput):
+        ledger.code.put("vision", [b"4", b"5"], most_bytes=4 * ROW_BYTES)
+    empty = CodeManifest.of([CodeFile(f"f{n}", 0, False, ()) for n in range(100)])
+    most = ROW_BYTES + MANIFEST_WEIGHT * len(empty.text)
+    assert ledger.code.accept("speech", empty, most_bytes=most) == []
+    assert ledger.code.held_bytes("speech") == most
+    assert ledger.code.teams() == ["speech", "vision"]
+    other = CodeManifest.of([CodeFile("other", 0, False, ())])
+    with pytest.raises(InvalidInput, match="what is unused goes first"):
+        ledger.code.accept("speech", other, most_bytes=most)
+    assert ledger.code.accept("speech", empty, most_bytes=most) == []
+    kept = ledger.code.kept("speech")
+    assert [each.manifest_bytes for each in kept] == [len(empty.text)]
+
+
+def test_very_many_small_chunks_hold_no_transaction_for_long(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, transaction = [], Database.transaction
+
+    def noted(self: Database) -> AbstractContextManager[Session]:
+        begun.append(self)
+        return transaction(self)
+
+    monkeypatch.setattr(Database, "transaction", noted)
+    parts = [str(number).encode() for number in range(600)]
+    assert ledger.code.put("vision", [*parts, *parts], most_bytes=MOST) == 600
+    assert len(begun) == 3
+    assert ledger.code.put("vision", parts, most_bytes=MOST) == 0
+
+
+def test_who_sends_the_same_again_writes_nothing(ledger: Ledger, ledger_url: str) -> None:
+    found = manifest(CANARY)
+    ledger.code.put("vision", [CANARY], most_bytes=MOST)
+    ledger.code.accept("vision", found)
+    age(ledger_url, 60.0)
+    before = ledger.code.get("vision", found.code_id)
+    assert ledger.code.accept("vision", found) == []
+    assert ledger.code.get("vision", found.code_id) == before
+    age(ledger_url, 3600.0)
+    assert ledger.code.accept("vision", found) == []
+    after = ledger.code.get("vision", found.code_id)
+    assert before is not None
+    assert after is not None
+    assert after.used_at > before.used_at
+
+
+def test_of_folders_that_were_let_go_of_the_newest_stay_known(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code, "_FORGOTTEN", 2)
+    ids = []
+    for number in range(4):
+        found = CodeManifest.of([CodeFile(f"f{number}", 0, False, ())])
+        ledger.code.accept("vision", found)
+        ids.append(found.code_id)
+    assert [ledger.code.let_go(each) for each in ledger.code.kept("vision")[:3]] == [True] * 3
+    assert ledger.code.forget("vision") == 1
+    assert [ledger.code.get("vision", each) is not None for each in ids] == [False, *[True] * 3]
 
 
 def test_who_sends_the_same_at_once_is_told_so(ledger: Ledger) -> None:
@@ -102,7 +167,7 @@ def test_who_sends_the_same_at_once_is_told_so(ledger: Ledger) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(send, range(8)))
-    assert ledger.code.held_bytes("vision") == 2000
+    assert ledger.code.held_bytes("vision") == 2000 + 20 * ROW_BYTES
 
 
 def test_what_a_run_needs_says_so_until_the_run_has_ended(ledger: Ledger) -> None:

@@ -22,6 +22,7 @@ from headway.errors import (
 from headway.gateway import uploads
 from headway.gateway.door import Buckets
 from headway.gateway.local_token import have_local_token
+from headway.ledger.uploads import UPLOAD_ROW_BYTES
 from headway.model.access import Scope
 from headway.model.job import Dataset
 from headway.model.node import Capacity, Node
@@ -31,8 +32,8 @@ from headway.node.upload_pruning import remove_upload, tidy_uploads, unused_uplo
 from headway.run.uploads import UploadReader
 from headway.settings import Settings
 from headway.site import Site
-from headway.staging.upload_chunks import UploadChunks
-from headway.units import GIB
+from headway.staging.upload_chunks import FILE_BYTES, UploadChunks
+from headway.units import GIB, KIB, format_size
 from tests.integration.test_gateway import JOB, FakePrefect
 from tests.support.api import MEMBER, bearer, serving, site_in
 
@@ -287,15 +288,31 @@ def test_sizes_and_hashes_that_lie_get_no_name(site: Site, raw: httpx.Client) ->
 
 
 def test_a_team_has_no_more_than_its_part(tmp_path: Path) -> None:
-    chunks = UploadChunks(tmp_path / "uploads", limit_bytes=100)
+    limit = 2 * FILE_BYTES + 100
+    chunks = UploadChunks(tmp_path / "uploads", limit_bytes=limit)
     assert chunks.put("vision", bytes(60))
     assert not chunks.put("vision", bytes(60))
-    with pytest.raises(InvalidInput, match=r"may take 100 B, and takes 60 B"):
+    with pytest.raises(InvalidInput, match=r"may take 32 KiB, and takes 16 KiB"):
         chunks.put("vision", b"1" * 41)
     assert chunks.put("speech", b"1" * 41)
     # Another process has removed some: it is counted anew before anybody is refused.
-    UploadChunks(tmp_path / "uploads", limit_bytes=100).remove("vision", [sha256(bytes(60))])
-    assert chunks.put("vision", b"1" * 100)
+    UploadChunks(tmp_path / "uploads", limit_bytes=limit).remove("vision", [sha256(bytes(60))])
+    assert chunks.put("vision", b"1" * 99)
+    assert chunks.put("vision", b"3")
+    with pytest.raises(InvalidInput, match=r"counting 16 KiB for each part"):
+        chunks.put("vision", b"4")  # a file of one byte takes an inode, too
+
+
+def test_who_puts_the_same_again_writes_nothing(site: Site, raw: httpx.Client) -> None:
+    raw.post("/data/chunks", content=CANARY)
+    first = raw.post("/data", params={"name": "set"}, content=manifest().text).json()
+    chunk = site.settings.uploads_dir / "vision" / sha256(CANARY)[:2] / sha256(CANARY)
+    before = chunk.stat(), len(site.ledger.audit_log.newest(100))
+    assert raw.post("/data", params={"name": "set"}, content=manifest().text).json() == first
+    assert (chunk.stat(), len(site.ledger.audit_log.newest(100))) == before
+    chunk.unlink()  # what was lost is asked for again
+    asked = raw.post("/data", params={"name": "set"}, content=manifest().text).json()
+    assert asked == {"missing": [sha256(CANARY)]}
 
 
 def test_parts_of_no_data_set_go_once_nobody_sends_them(
@@ -319,11 +336,12 @@ def test_what_is_about_to_get_a_name_is_not_removed_with_another_one(
     raw.post("/data", params={"name": "first"}, content=manifest().text)
     removing = threading.Thread(target=raw.delete, args=("/data/first",))
 
-    def settle(_: UploadChunks) -> None:
+    def note(*_: object) -> None:
         removing.start()
         removing.join(timeout=1)  # with nothing to wait for it ends here
+        monkeypatch.undo()
 
-    monkeypatch.setattr(UploadChunks, "settle", settle)
+    monkeypatch.setattr(uploads, "note_act", note)
     asked = raw.post("/data", params={"name": "second"}, content=manifest().text)
     assert asked.json()["missing"] == []
     removing.join(timeout=30)
@@ -335,21 +353,21 @@ def test_lists_of_files_do_not_fill_the_ledger(
     raw: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw.post("/data/chunks", content=CANARY)
-    size = len(manifest().text)
+    size = len(manifest().text) + UPLOAD_ROW_BYTES
     monkeypatch.setattr(uploads, "MOST_MANIFESTS_BYTES", 2 * size)
     for name in ("a", "b", "a"):
         asked = raw.post("/data", params={"name": name}, content=manifest().text)
         assert asked.status_code == 200
     asked = raw.post("/data", params={"name": "c"}, content=manifest().text)
-    assert (asked.status_code, f"and take {2 * size} B" in asked.text) == (422, True)
+    assert (asked.status_code, f"and take {format_size(2 * size)}" in asked.text) == (422, True)
 
 
 def test_a_part_that_is_finished_or_removed_meanwhile_is_no_error(tmp_path: Path) -> None:
-    chunks = UploadChunks(tmp_path, limit_bytes=100)
+    chunks = UploadChunks(tmp_path, limit_bytes=100 * KIB)
     chunks.put("vision", CANARY)
     place = tmp_path / "vision" / sha256(CANARY)[:2]
     (place / "gone").symlink_to("nowhere")  # is listed, and then is not there
-    UploadChunks(tmp_path, limit_bytes=100).check_room("vision", 1)
+    UploadChunks(tmp_path, limit_bytes=100 * KIB).check_room("vision", [1])
     assert chunks.unasked("vision", SystemClock().now()) == set()
 
 

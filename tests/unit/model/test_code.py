@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from headway.errors import InvalidInput
+from headway.model import sent_files
 from headway.model.code import CHUNK_BYTES, MOST_BYTES, MOST_FILES, CodeFile, CodeManifest
-from headway.model.code_frames import MOST_FRAMES_BYTES, joined, split
+from headway.model.code_frames import MOST_FRAMES, MOST_FRAMES_BYTES, joined, split
+from headway.model.upload import UploadManifest
 from headway.units import MIB
 
 ONE = hashlib.sha256(b"1").hexdigest()
@@ -130,3 +132,31 @@ def test_chunks_come_apart_as_they_were_joined(chunks: list[bytes]) -> None:
 def test_frames_that_are_cut_or_lie_about_their_length_are_refused(body: bytes) -> None:
     with pytest.raises(InvalidInput):
         list(split(body))
+
+
+def test_too_many_at_once_are_refused_and_sent_apart() -> None:
+    chunks = [b"1"] * (MOST_FRAMES + 1)
+    bodies = list(joined(chunks))
+    assert [len(list(split(body))) for body in bodies] == [MOST_FRAMES, 1]
+    with pytest.raises(InvalidInput, match="at most 1024 at once"):
+        list(split(b"".join(bodies)))
+
+
+def test_very_many_folders_are_refused_before_they_are_made() -> None:
+    """800 kB of paths would be 300,000 folders of 4 KiB each."""
+    deep = "/".join("abcdefghijklmnopqrstuvwxyz1234")
+    files = [CodeFile(f"{number:05}/{deep}", 0, False, ()) for number in range(9_000)]
+    with pytest.raises(InvalidInput, match="at most 10,000 folders travel"):
+        CodeManifest.of(files)
+    assert len(CodeManifest.of(files[:300]).files) == 300
+
+
+@pytest.mark.parametrize("entry", ["[]", "{}", '""', "0"])
+@pytest.mark.parametrize("kind", [CodeManifest, UploadManifest])
+def test_a_list_of_more_entries_than_any_has_is_not_parsed(
+    entry: str, kind: type[CodeManifest | UploadManifest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sent_files, "read_strict", lambda _: pytest.fail("it was parsed"))
+    text = "[" + ",".join([entry] * 2_100_000) + "]"
+    with pytest.raises(InvalidInput):
+        kind.read(text.encode())
