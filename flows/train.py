@@ -224,12 +224,15 @@ def _steps(attempt: Attempt, charts: list[RunChart]) -> State[Any]:
         if isinstance(lease, Wait):
             return _not_now(attempt, lease)
         secrets = partial(_secrets, attempt)
-        stopped = attempt.start_together(lease, secrets, _say_late)
-        if stopped is not None:
-            return state_of(attempt.site, attempt.run_id, attempt.fail(stopped).message)
-        chart = RunChart(get_run_logger(), attempt.points, lease.host_memory_bytes)
-        charts.append(chart)
-        exit_ = update_estimates(attempt, train_container(attempt, lease, secrets, chart))
+        followed = attempt.make_environment(lease, Display(get_run_logger(), attempt.site.clock))
+        if followed is None:
+            stopped = attempt.start_together(lease, secrets, _say_late)
+            if stopped is not None:
+                return state_of(attempt.site, attempt.run_id, attempt.fail(stopped).message)
+            chart = RunChart(get_run_logger(), attempt.points, lease.host_memory_bytes)
+            charts.append(chart)
+            followed = train_container(attempt, lease, secrets, chart)
+        exit_ = update_estimates(attempt, followed)
     except (LedgerUnreachable, EngineUnreachable, LeaseLost):
         raise
     except InvalidInput as error:

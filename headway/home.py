@@ -7,7 +7,7 @@
       secrets/     0711: a folder for each container in it is 0700 and the program's user's
       work/        0711: the same, with the container's copy of its code
       users/       0711: a team's, in it a user's; what is in that is 0700 and the program's user's
-      environments/  0711: a team's, by hash; `made` in one is 0700 and the program's user's
+      environments/  0711: a team's, by hash; what programs read in one is root's and their group's
       samples/     0755: public data
       postgresql/  0755: public programs, which the database's account starts
       database/    0700: the site's own PostgreSQL, and its account's

@@ -273,7 +273,7 @@ class Settings(BaseSettings):
 
     @property
     def environments_dir(self) -> Path:
-        """Environments that runs were given, by team, and the cache that they are made from."""
+        """Environments that runs start in, by team."""
         return self.home / "environments"
 
     @property

@@ -214,6 +214,28 @@ class Site:
             raise refused
         return f"{uid}:{uid}"
 
+    def maker_of(self, team: str, user: str) -> str:
+        """``uid:gid`` that makes the environments of *team*, whose programs are *user*'s.
+
+        The last uid of the team's range, which no program has; *user* where headway is not root,
+        and can become nobody else.
+
+        Raises:
+            InvalidInput: The team has but one uid, or the ceiling does not allow the last one.
+        """
+        if not user or os.geteuid() != 0:
+            return user
+        last = self.ledger.team_uids.of(team, self.container_policy.uids or UIDS_OF_TEAMS).last
+        uid, _, gid = user.partition(":")
+        if str(last) == uid:
+            allowed = (
+                "give a range of at least two: the last one makes the environments of its runs"
+            )
+            raise InvalidInput(f"teams.{team}.uids", str(last), allowed)
+        if self.ceiling is not None and (refused := uid_refusal(last, self.ceiling)):
+            raise refused
+        return f"{last}:{gid}"
+
     def _check_container_user(self) -> None:
         """Raise `InvalidInput` where the ceiling does not allow the user of all programs."""
         ceiling, user = self.ceiling, self.settings.container_user or ""

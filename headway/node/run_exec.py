@@ -22,6 +22,7 @@ from headway.model.exec_messages import (
 )
 from headway.model.run import RunState
 from headway.node.run_ports import NOTE_EVERY_S
+from headway.run.environment import is_being_made
 from headway.run.here import connected_note, container_name
 from headway.runtime.execution import Execution
 from headway.site import Site
@@ -86,7 +87,11 @@ class RunExec:
         state = site.ledger.runs.get(run_id).state
         if state is not RunState.RUNNING:
             raise ExecRefused(run_id, f"it is {state.value}; try again once it runs")
-        return site.runtime.execute(container_name(run_id, lease.attempt), command)
+        container = container_name(run_id, lease.attempt)
+        # Asked after the state: the note of a container that makes one is there before it runs.
+        if is_being_made(site.settings, container):
+            raise ExecRefused(run_id, "its environment is being made; try again once that is done")
+        return site.runtime.execute(container, command)
 
     async def _carried(
         self, client: WebSocket, execution: Execution, run_id: str

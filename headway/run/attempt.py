@@ -6,7 +6,7 @@ where that one was: the staged copy is in the cache, the lease in the ledger,
 the container at the engine, and the log on the disk.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -33,6 +33,8 @@ from headway.policy.gang_end import Rank
 from headway.run import profiling
 from headway.run.admit import confirm_lease
 from headway.run.code import forget_working_copy
+from headway.run.environment import Environment, environment_of
+from headway.run.environment_pruning import prune_environments
 from headway.run.follow import Follower, Listener
 from headway.run.followed import Followed
 from headway.run.gang_folder import forget_gang_folder, tell
@@ -43,7 +45,7 @@ from headway.run.settle import conclude_attempt, settle
 from headway.run.shards import why_parts_differ
 from headway.run.silent_check import CHECKS
 from headway.run.spec import container_spec, keep_secrets, refuse_shell
-from headway.run.upkeep import AttemptUpkeep
+from headway.run.upkeep import AttemptUpkeep, MakerUpkeep
 from headway.run.uploads import UploadReader
 from headway.runtime import secretfiles
 from headway.runtime.rules import check_image, check_spec
@@ -53,9 +55,14 @@ from headway.staging.shard import Part
 from headway.this_node import remove_container
 from headway.units import format_duration, format_size
 
+_MAKING = "make_environment"
+
 
 class Attempt(NodeAttempt):
     """The current attempt of one run, on this node."""
+
+    _log_from = 0
+    """Where its program's part of the log begins, in bytes: what is before was told already."""
 
     # ----- stage_data -----
 
@@ -114,16 +121,20 @@ class Attempt(NodeAttempt):
         return self.site.cache_for(self.user, self._policy(), peers, secret)
 
     def _time_left_s(self) -> float | None:
-        """What staging has left of the time that the job gives itself; None without a limit."""
+        """What is left of the time that the job gives itself; None without a limit.
+
+        Staging counts, and making its environment.
+        """
         if self.job.max_runtime is None:
             return None
-        staged_s = sum(
+        spent_s = sum(
             (step.ended_at - step.started_at).total_seconds()
             for step in self.site.ledger.steps.of_run(self.run_id)
-            if (step.attempt, step.name) == (self.number, "stage_data")
+            if step.attempt == self.number
+            and step.name in ("stage_data", _MAKING)
             and step.ended_at is not None
         )
-        return max(0.0, self.job.max_runtime - staged_s)
+        return max(0.0, self.job.max_runtime - spent_s)
 
     # ----- admit -----
 
@@ -136,6 +147,56 @@ class Attempt(NodeAttempt):
         return confirm_lease(self)
 
     # ----- train -----
+
+    def make_environment(self, lease: Lease, listener: Listener) -> Followed | None:
+        """Have the environment that the job's requirements name, before anything of the job runs.
+
+        Where it is not there yet the attempt's container makes it, and goes; the next one of the
+        same name is the program's.
+
+        Args:
+            lease: What it may use.
+            listener: Who is told.
+
+        Returns:
+            How the container ended that did not make it; None where the program may start.
+
+        Raises:
+            InvalidInput: The requirements ask for what no environment can have.
+            LeaseLost: The lease is gone; the container was stopped.
+            RuntimeFailure: The container could not be created or started.
+        """
+        if not self.job.requirements:
+            return None
+        if not self.container_exists():
+            check_image(self.job.image, self._policy())
+        wanted = environment_of(self)
+        if wanted is None or (self.container_exists() and not wanted.is_being_made):
+            return None
+        with wanted.held(listener.lines):
+            sealed = wanted.is_sealed()
+            if not sealed:
+                prune_environments(self.site, self.record.team)
+                with self.step(_MAKING):
+                    followed = self._made(wanted, lease, listener)
+                if followed.cancellation or followed.own_exit().kind is not ExitKind.OK:
+                    return followed
+            remove_container(self.site, self.container, self.run_id)
+            if not sealed:
+                wanted.seal()
+                self._log_from = self.log.stat().st_size
+        return None
+
+    def _made(self, wanted: Environment, lease: Lease, listener: Listener) -> Followed:
+        """Start the container that makes it, or find it again, and follow it to its end."""
+        if not self.container_exists():
+            spec = wanted.maker(lease)
+            check_spec(spec, self._policy())
+            self.site.runtime.create(spec)
+        self._begin(lease)
+        self.site.runtime.start(self.container)
+        self._begin(lease)
+        return self._follow(lease, MakerUpkeep(self, lease, wanted.made), listener, ())
 
     def launch(self, lease: Lease, secrets: Callable[[], Mapping[str, str]]) -> None:
         """Start the container, unless it was started before.
@@ -253,13 +314,17 @@ class Attempt(NodeAttempt):
             LeaseLost: The lease is gone; the container was stopped.
             RuntimeFailure: The container could not be created or started.
         """
-        site = self.site
         self.launch(lease, secrets)
         hidden = secretfiles.read(self.secrets)
         if self.job.secrets and not hidden:
             # Somebody removed them under the container: its log is still nobody's to see.
             hidden = tuple(value.encode() for value in secrets().values())
-        upkeep = AttemptUpkeep(self, lease, hidden)
+        return self._follow(lease, AttemptUpkeep(self, lease, hidden), listener, hidden)
+
+    def _follow(
+        self, lease: Lease, upkeep: AttemptUpkeep, listener: Listener, hidden: Iterable[bytes]
+    ) -> Followed:
+        site = self.site
         follower = Follower(
             runtime=site.runtime,
             clock=site.clock,
@@ -274,6 +339,7 @@ class Attempt(NodeAttempt):
             grace_s=self.job.stop_grace,
             check_every_s=site.policy_settings.silent_after_s / CHECKS,
             secrets=hidden,
+            log_from=self._log_from,
         )
         try:
             followed = follower.follow()

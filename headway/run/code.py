@@ -43,7 +43,7 @@ def stage_code(attempt: NodeAttempt) -> StagedCode | None:
             allowed = "nobody has sent it: hand the job in by `headway submit` or `headway run`"
             raise InvalidInput("workdir", job.workdir, allowed)
         return None
-    manifest, cache = _parts(attempt, job.code)
+    manifest, cache = code_parts(attempt, job.code)
     return StagedCode(manifest, cache.have(manifest.chunks))
 
 
@@ -59,7 +59,7 @@ def working_copy(attempt: NodeAttempt) -> Path | None:
     place = attempt.working_copy
     if not place.exists():
         have_passable(place.parent)
-        manifest, cache = _parts(attempt, attempt.job.code)
+        manifest, cache = code_parts(attempt, attempt.job.code)
         unpack(manifest, cache, place, as_ids(attempt.user))
     return place
 
@@ -72,7 +72,12 @@ def forget_working_copy(settings: Settings, container: str) -> None:
         log.warning("the working copy of %s was not removed: %s", container, error)
 
 
-def _parts(attempt: NodeAttempt, code_id: str) -> tuple[CodeManifest, ChunkCache]:
+def code_parts(attempt: NodeAttempt, code_id: str) -> tuple[CodeManifest, ChunkCache]:
+    """Of what files the code is, and what gives their content.
+
+    Raises:
+        CodeMissing: Its team has it not, or not any more.
+    """
     site, team = attempt.site, attempt.record.team
     manifest = site.ledger.code.manifest(team, code_id)
     if manifest is None:

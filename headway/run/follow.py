@@ -172,6 +172,8 @@ class Follower:
     """Between checks for silent failures."""
     secrets: Iterable[bytes] = ()
     """Values that nobody may see in the log."""
+    log_from: int = 0
+    """Where in the log to begin, in bytes."""
 
     def __post_init__(self) -> None:
         # What is but a guess tells no remaining time.
@@ -186,6 +188,7 @@ class Follower:
             self._remaining,
             Redactor(self.secrets),
             self.listener.lines,
+            _offset=self.log_from,
         )
         self._gpu_use = GpuUse() if self.gpus is not None else None
         self._status = self.runtime.wait(self.name, 0.0)

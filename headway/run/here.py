@@ -185,6 +185,11 @@ class NodeAttempt:
         """
         return _owner(self.folder / "log") or self.site.user_of(self.record.team)
 
+    @cached_property
+    def maker(self) -> str:
+        """``uid:gid`` that makes its environment: no program's uid, in the program's group."""
+        return self.site.maker_of(self.record.team, self.user)
+
     def made(self, name: str) -> Path:
         """A directory of the run that is the program's user's alone."""
         have_passable(self.folder)

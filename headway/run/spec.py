@@ -59,7 +59,8 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         mounts[variable_of("VOLUME", name)] = mount
     copy = working_copy(attempt)
     work = None if copy is None else BindMount(copy, WORK, read_only=False)
-    environment = environment_of(attempt, copy)
+    environment = environment_of(attempt)
+    words, *packages = environment.taken() if environment is not None else ((),)
     entry, entry_mounts = entry_of(attempt)
     network = attempt.network()
     on_network = isinstance(network, GangNetwork)
@@ -76,7 +77,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         run_id=attempt.run_id,
         attempt=attempt.number,
         image=job.image,
-        command=(*environment.words, *entry, *command_of(attempt)),
+        command=(*words, *entry, *command_of(attempt)),
         env={
             **site.policy_for(attempt.record.team).environment,
             **_WHO,
@@ -100,7 +101,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
             *mounts.values(),
             *{mount for mount, _ in shards.values()},
             *profiling.mounts,
-            *environment.mounts,
+            *packages,
             *entry_mounts,
             *((secrets,) if job.secrets else ()),
             *((work,) if work is not None else ()),

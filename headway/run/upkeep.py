@@ -17,10 +17,14 @@ from headway.run.here import NodeAttempt
 from headway.run.idle import IdleWatch
 from headway.run.rendezvous import why_end
 from headway.run.silent_check import SilentCheck
-from headway.runtime.diskuse import DiskMeter
+from headway.runtime.diskuse import DiskMeter, entries
 from headway.runtime.port import ContainerStatus
 from headway.runtime.redact import FileRedactor
+from headway.units import GIB, format_size
 
+ENVIRONMENT_BYTES = 32 * GIB
+"""What one environment takes at most; it is its team's, and counts against no run's disk."""
+_MOST_FILES = 500_000
 _DISK_GRACE_S = 1.0
 _FAR_BEYOND = 1.05
 """Times what it asks for: beyond that nothing is given any grace."""
@@ -137,3 +141,22 @@ class AttemptUpkeep:
         if not self._container_folders:  # they stay the same while there is a container
             self._container_folders = self._site.runtime.own_folders(self._attempt.container)
         return self._container_folders
+
+
+class MakerUpkeep(AttemptUpkeep):
+    """The same while its container makes its environment, in *made*."""
+
+    def __init__(self, attempt: NodeAttempt, lease: Lease, made: Path) -> None:
+        super().__init__(attempt, lease, ())
+        self._made = made
+
+    def cancellation(self, status: ContainerStatus) -> Exit | None:
+        """As for a program; also for what is made there without end."""
+        sizes = list(entries((self._made,)))
+        if sum(sizes) <= ENVIRONMENT_BYTES and len(sizes) <= _MOST_FILES:
+            return super().cancellation(status)
+        too_much = (
+            f"no environment from {self._attempt.job.requirements}: it takes more than "
+            f"{format_size(ENVIRONMENT_BYTES)} or {_MOST_FILES:,} files; name fewer packages"
+        )
+        return Exit(ExitKind.FAILED, None, too_much)

@@ -143,8 +143,14 @@ class Runtime(Protocol):
         """Where the program finds *mount*: the target, or the source where no mounts exist."""
         ...
 
-    def ensure_image(self, image: str) -> None:
-        """Make *image* available on the node. Raises `ImageMissing`."""
+    def ensure_image(self, image: str) -> str:
+        """Make *image* available on the node; what its content is known by there.
+
+        Whatever else its Python, its libraries or its platform were is another content.
+
+        Raises:
+            ImageMissing: It is neither here nor to be had.
+        """
         ...
 
     def why_no_image(self, image: str) -> str | None:

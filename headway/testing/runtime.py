@@ -129,11 +129,12 @@ class FakeRuntime:
         with self._asking("look after its networks"):
             return self.machine.unguarded
 
-    def ensure_image(self, image: str) -> None:
-        """Raises `ImageMissing` for the machine's `missing_images`."""
+    def ensure_image(self, image: str) -> str:
+        """The image's name. Raises `ImageMissing` for the machine's `missing_images`."""
         with self._asking("look for an image"):
             if image in self.machine.missing_images:
                 raise ImageMissing(image, "no such image")
+        return image
 
     def why_no_image(self, image: str) -> str:
         """As `ensure_image` would say."""

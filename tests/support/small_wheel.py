@@ -1,14 +1,19 @@
 """A wheel of one module, made by hand: for machines that reach no index."""
 
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 
-def small_wheel(folder: Path, name: str, version: str = "1.0") -> Path:
-    """A wheel of a module *name* with `WORD` and a console script that prints it."""
+def small_wheel(
+    folder: Path, name: str, version: str = "1.0", more: Mapping[str, str] = MappingProxyType({})
+) -> Path:
+    """A wheel of a module *name* with `WORD` and a console script that prints it, and *more*."""
     info = f"{name}-{version}.dist-info"
     path = folder / f"{name}-{version}-py3-none-any.whl"
     content = {
+        **more,
         f"{name}.py": f"WORD = '{name} {version}'\ndef main():\n    print('script of', WORD)\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\n"

@@ -14,11 +14,11 @@ MAY_WRITE_IN_PLACE = {
     "node/flowprocess.py",  # the kernel's file for a process's name
     "cgroups.py",  # the kernel's files
     "runtime/process/shim.py",
+    "runtime/process/passage.py",  # the kernel's settings
     "cli/estimate.py",  # where a person wants a document
     "cli/usage.py",  # where a person wants a picture
     "cli/arrays.py",
     "cli/past.py",
-    "run/environment_entry.py",  # has the standard library alone; calls sync by itself
 }
 
 

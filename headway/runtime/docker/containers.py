@@ -125,10 +125,10 @@ class DockerRuntime:
         """The mount's target."""
         return mount.target
 
-    def ensure_image(self, image: str) -> None:
-        """Pull *image* unless it is here. Raises `ImageMissing`, `PolicyViolation`."""
+    def ensure_image(self, image: str) -> str:
+        """Pull *image* unless it is here; its id. Raises `ImageMissing`, `PolicyViolation`."""
         check_image(image, self._policy)
-        images.have_image(self.engine, ImageReference.parse(image))
+        return str(images.have_image(self.engine, ImageReference.parse(image))["Id"])
 
     def why_no_image(self, image: str) -> str | None:
         """Why *image* is neither here nor at its registry; empty where it is."""

@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -114,8 +115,9 @@ class ProcessRuntime:
         """The mount's source: the program sees the host's paths."""
         return str(mount.source)
 
-    def ensure_image(self, image: str) -> None:
-        """Nothing to do: programs find what the machine has."""
+    def ensure_image(self, image: str) -> str:  # noqa: ARG002 - the port's signature
+        """The Python that programs find, whatever the image: they have what the machine has."""
+        return f"{sys.executable} {sys.version} {sysconfig.get_platform()}"
 
     def guard_network(self) -> str:
         """Nothing to do: `weaknesses` says that programs have the machine's network."""
