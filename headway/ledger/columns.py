@@ -172,8 +172,6 @@ def insert_new(session: Session, row: SQLModel) -> bool:
 
 def insert_all_new(session: Session, rows: Sequence[SQLModel]) -> None:
     """Insert *rows* of one table in one statement, but for those whose keys are there already."""
-    dialect = session.connection().dialect.name
-    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     values = [each.model_dump() for each in rows]
     session.connection().execute(insert(type(rows[0])).values(values).on_conflict_do_nothing())
 
