@@ -18,6 +18,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
 from headway.trees import remove
+from tests.support.postgresql import with_ledger
 from tests.support.small_wheel import small_wheel
 
 PROGRAM = """\
@@ -45,7 +46,9 @@ class Told:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(Settings(home=tmp_path / "home", runtime="process", node="here"), SystemClock())
+    site = Site(
+        Settings(home=with_ledger(tmp_path / "home"), runtime="process", node="here"), SystemClock()
+    )
     join_site(site)
     yield site
     for container in site.runtime.containers():
