@@ -34,11 +34,11 @@ from headway.model.array import Array  # noqa: E402
 from headway.model.lease import Demand, Lease  # noqa: E402
 from headway.model.node import Capacity, Node  # noqa: E402
 from headway.model.run import ExitKind, Prediction, RunState  # noqa: E402
-from headway.scheduler.queue import PoolQueue  # noqa: E402
 from headway.settings import Settings  # noqa: E402
 from headway.site import Site  # noqa: E402
 from headway.units import GIB  # noqa: E402
 from tests.support import postgresql  # noqa: E402
+from tests.support.leading import leading  # noqa: E402
 from tests.support.site import live_site, sleeper  # noqa: E402
 
 DEMAND = Demand(16 * GIB)
@@ -79,7 +79,7 @@ def looks(
     held = site.ledger.leases.admit(str(UUID(int=1)), "n0", DEMAND, reading=None, ttl_s=3600)
     assert isinstance(held, Lease)
     fill(site.ledger, asked.members)
-    queue, found = PoolQueue(site), []
+    queue, found = leading(site), []
     for _ in range(asked.passes + 1):
         begun_s = time.perf_counter()
         queue.run_pass()

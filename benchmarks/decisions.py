@@ -27,12 +27,11 @@ from headway.ledger.tables import RunRow  # noqa: E402
 from headway.model.lease import Demand  # noqa: E402
 from headway.model.node import Capacity, Gpu, Node  # noqa: E402
 from headway.model.run import Prediction, RunState  # noqa: E402
-from headway.scheduler import grants  # noqa: E402
-from headway.scheduler.queue import PoolQueue  # noqa: E402
 from headway.settings import Settings  # noqa: E402
 from headway.site import Site  # noqa: E402
 from headway.units import GIB  # noqa: E402
 from tests.support import postgresql  # noqa: E402
+from tests.support.leading import leading  # noqa: E402
 from tests.support.postgresql import new_database  # noqa: E402
 
 
@@ -65,13 +64,8 @@ def measure(url: str, home: Path, waiting: int, passes: int) -> list[float]:
             Node(f"n{n}", "gpu", Capacity(64, 512 * GIB, gpus)), boot_id="b", worker_token="w"
         )
     fill(site, waiting + 40)
-    line = PoolQueue(site)
-    grants.read_node = lambda _site: None  # type: ignore[assignment,return-value]
-    # Every slot is taken first, so that the looks that count find a busy site.
-    for n in range(4):
-        other = Site(settings.model_copy(update={"node": f"n{n}"}), SystemClock())
-        PoolQueue(other).run_pass()
-        other.ledger.close()
+    line = leading(site)
+    line.run_pass()  # every slot is taken first, so that the looks that count find a busy site
     looks = []
     for _ in range(passes + 1):
         begun = time.perf_counter()

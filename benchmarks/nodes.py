@@ -1,7 +1,7 @@
 """What grows with the nodes of a site: N workers on the real ledger and a real Prefect server.
 
     python benchmarks/nodes.py [--nodes 1 5 10 20 50] [--waiting 0] [--seconds 20] [--rounds 3]
-                               [--statements 0] [--alone]
+                               [--statements 0]
 
 Each worker is the real one, a process of its own with a home of its own; its runtime and its
 sensors are the fakes of the tests, put in from here, and the steps of a run are the real ones. A
@@ -13,7 +13,6 @@ Prints for each N, idle: queries a second of the ledger and of Prefect, processo
 and of the server, memory of a worker; and under load, N x rounds runs: what a run takes more, the
 time of a worker's look at the queue, and the time from a lease's release to the next grant and
 program start on that GPU. With --statements the ledger's most frequent statements, too; with
---alone as if no worker spoke for the pool (docs/adr/0039), for the comparison.
 """
 
 import argparse
@@ -161,11 +160,10 @@ def be_node(name: str, scratch: Path) -> None:
         try:
             return run_pass(self, *args, **more)
         finally:
-            looks.append(time.perf_counter() - begun_s)
+            if self.leads:
+                looks.append(time.perf_counter() - begun_s)
 
     PoolQueue.run_pass = timed  # type: ignore[method-assign]
-    if os.environ.get("BENCH_ALONE"):
-        PoolQueue._follows = lambda *_: False  # type: ignore[method-assign]  # noqa: SLF001
 
     class FakeNode(gpu_node.GpuNodeWorker):
         type = "fake-gpu-node"
@@ -338,7 +336,7 @@ def bench(scratch: Path, asked: argparse.Namespace) -> Iterator[Bench]:
         ledger_url, prefect_url = (postgresql.new_database(server) for _ in range(2))
         head = LiveSite(
             scratch / "head", "process", free_port(), HEADWAY_LEDGER_URL=ledger_url,
-            HEADWAY_SERVER_DATABASE_URL=prefect_url, HEADWAY_NODE="zz-head",  # it speaks for nobody
+            HEADWAY_SERVER_DATABASE_URL=prefect_url, HEADWAY_NODE="zz-head",
         )  # fmt: skip
         head.home.mkdir()
         with (scratch / "server.log").open("wb") as log:
@@ -367,7 +365,6 @@ def bench(scratch: Path, asked: argparse.Namespace) -> Iterator[Bench]:
             "HEADWAY_LEDGER_URL": ledger_url,
             "HEADWAY_SERVER_URL": f"{head.url}/api",
             "BENCH_SECONDS": str(asked.seconds),
-            "BENCH_ALONE": "1" if asked.alone else "",
             "PREFECT_LOGGING_TO_API_ENABLED": "false",
         }
         zygote = subprocess.Popen(
@@ -501,7 +498,6 @@ def measure(made: Bench, count: int, asked: argparse.Namespace) -> dict[str, flo
     load = made.used().since(before)
     time.sleep(1.5)
     looks = made.looks_ms(looked)
-    speaks = made.looks_ms({min(looked): looked[min(looked)]})
     granted, started = gaps(made.ledger, ended)
 
     def beyond(what: str) -> float:
@@ -525,8 +521,6 @@ def measure(made: Bench, count: int, asked: argparse.Namespace) -> dict[str, flo
         "looks/run": len(looks) / runs,
         "look, median ms": statistics.median(looks or [0.0]),
         "look, p95 ms": p95(looks),
-        "look of who speaks, median ms": statistics.median(speaks or [0.0]),
-        "look of who speaks, p95 ms": p95(speaks),
         "free → grant, median s": statistics.median(granted or [0.0]),
         "free → grant, p95 s": p95(granted),
         "free → start, median s": statistics.median(started or [0.0]),
@@ -567,7 +561,6 @@ def main() -> None:
     parser.add_argument("--idle", type=float, default=20.0, help="seconds of the idle measurement")
     parser.add_argument("--patience", type=float, default=900.0)
     parser.add_argument("--statements", type=int, default=0)
-    parser.add_argument("--alone", action="store_true", help="each worker does all of it by itself")
     parser.add_argument("--zygote", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.zygote is not None:

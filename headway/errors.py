@@ -23,6 +23,7 @@
     ├── LedgerError
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
     │   ├── LedgerMissing       there is no ledger where it is looked for
+    │   ├── TermOver            another scheduler leads the pool by now
     │   ├── SchemaMismatch      the tables are older or newer than this code
     │   ├── LeaseLost           the lease was given away, or is held by another token
     │   ├── IllegalTransition   a run cannot go from this state to that
@@ -365,6 +366,17 @@ class LedgerMissing(LedgerError):
         super().__init__(
             f"there is no ledger at {url}, so nothing is known of nodes and runs; "
             "start a site with `headway up`, or set HEADWAY_HOME to the home of one"
+        )
+
+
+class TermOver(LedgerError):
+    """A scheduler wrote in a term that is over: another one leads the pool, and plans anew."""
+
+    def __init__(self, pool: str, number: int, now: int) -> None:
+        self.pool, self.number, self.now = pool, number, now
+        super().__init__(
+            f"term {number} of pool {pool} is over, its scheduler is in term {now} now; "
+            "nothing was written, and the leader of that term plans anew"
         )
 
 

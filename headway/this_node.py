@@ -5,6 +5,7 @@ import os
 import pwd
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from headway.model.node import Capacity, Gpu, Node, NodePorts, NodeReading, Port
 from headway.model.node_settings import NodeSettings
 from headway.policy.narrowing import check
 from headway.policy.network import network_of
+from headway.runtime.listening import listening_ports
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import LINE, POLICY, POLICY_SETTINGS, Site, with_real_roots
@@ -195,7 +197,8 @@ def heartbeat(site: Site, reading: NodeReading) -> bool:
 def read_node(site: Site) -> NodeReading:
     """This node now, with what the containers of each run hold, as far as the engine tells."""
     reading = node_reading(site.gpus, site.host, site.clock)
-    return with_owners(reading, *owners(site), closed=site.why_closed())
+    seen = with_owners(reading, *owners(site), closed=site.why_closed())
+    return replace(seen, busy_ports=tuple(sorted(listening_ports())))
 
 
 def owners(site: Site) -> tuple[dict[int, str], dict[str, int]]:

@@ -15,6 +15,7 @@ from headway.ledger.database import Database, open_engine, shown
 from headway.ledger.flow_starts import FlowStarts
 from headway.ledger.gang_asks import GangAsks
 from headway.ledger.inspection import Inspection
+from headway.ledger.leaders import Leaders
 from headway.ledger.leases import Leases
 from headway.ledger.nodes import Nodes, SiteSettings
 from headway.ledger.notices import Notices
@@ -52,6 +53,7 @@ class Ledger:
         self.arrays = Arrays(database)
         self.inspection = Inspection(database)
         self.flow_starts = FlowStarts(database)
+        self.leaders = Leaders(database)
         self.leases = Leases(database)
         self.gang_asks = GangAsks(database)
         self.renewals = Renewals(database)

@@ -1,6 +1,6 @@
 """Leases: the only place where resources are granted."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from secrets import token_hex
@@ -19,6 +19,7 @@ from headway.ledger.database import Repository
 from headway.ledger.fences import ended_before, fenced, given_back_before, leased
 from headway.ledger.following import following
 from headway.ledger.gang_rows import rank_run, ranks_begun
+from headway.ledger.leaders import in_term
 from headway.ledger.lease_rows import (
     LIVE,
     grant,
@@ -39,6 +40,7 @@ from headway.model.node import NodePorts, NodeReading, PortUse
 from headway.model.number_range import NumberRange
 from headway.model.run import GRANTED, Exit, ExitKind, Prediction, RunState
 from headway.model.session import needs_free_port
+from headway.model.term import Term
 from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
 from headway.policy.ports import leased_ports
@@ -59,9 +61,9 @@ class Leases(Repository):
         *,
         reading: NodeReading | None,
         ttl_s: float,
+        term: Term | None = None,
         others: Sequence[str] = (),
         port_ranges: Mapping[str, NumberRange] = MappingProxyType({}),
-        busy_ports: Collection[int] = (),
         utilisation_limit: float = 1.0,
         predicted_high_s: float | None = None,
         start_limit_s: float | None = None,
@@ -82,10 +84,11 @@ class Leases(Repository):
             reading: *node* now; can only make headroom smaller. The others go
                 by what the ledger has of them.
             ttl_s: The leases expire so long after their last renewal.
+            term: In which the scheduler grants it, by the ledger's readings; None where a flow
+                asks for itself.
             others: Nodes of the ranks 1, 2, …
             port_ranges: Of the teams that have a range of their own: from it alone, and without
                 one from none of these, come the ports that the job leaves to the node.
-            busy_ports: Of *node*, where other programs listen now.
             utilisation_limit: See `policy.admission.judge`.
             predicted_high_s: Upper quantile of the runtime, for backfill.
             start_limit_s: Within so long a flow process has to `take_up` the claim; None
@@ -95,11 +98,15 @@ class Leases(Repository):
 
         Returns:
             The lease on *node*, or why there is none.
+
+        Raises:
+            TermOver: Another scheduler leads the pool by now.
         """
         names = (node, *others)
         if others:  # one part that gives memory back would stop all of them
             demand = replace(demand, may_borrow=False)
         with self._database.transaction() as session:
+            in_term(session, term)
             rows = lock_nodes(session, names)
             run = run_row(session, run_id, lock=True)
             missing = next(
@@ -109,10 +116,11 @@ class Leases(Repository):
                 return Wait(Resource.NODE, f"node {missing} has not joined this site")
             if (held := _held_up(session, run)) is not None:
                 return held
-            admits = []
+            admits, busy = [], {}
             for name in names:
                 record = node_record(rows[name])
-                seen = reading if name == node else record.reading
+                seen = reading if name == node and term is None else record.reading
+                busy[name] = seen.busy_ports if seen is not None else ()
                 live = live_leases(session, [name])
                 headroom = compute_headroom(
                     record.node, live, seen, utilisation_limit=utilisation_limit
@@ -132,7 +140,7 @@ class Leases(Repository):
                     [*named, *told],
                     own or there.free,
                     published=there.use is PortUse.PUBLISHED and not others,
-                    taken={*session.exec(rows_there), *(busy_ports if name == node else ())},
+                    taken={*session.exec(rows_there), *busy[name]},
                     not_of=() if own else port_ranges.values(),
                 )
                 if found is None:

@@ -113,15 +113,6 @@ class Nodes(Repository):
         with self._database.reading() as session:
             return [node_record(row) for row in session.exec(of_the_site().order_by("name"))]
 
-    def silent_s(self, pool: str) -> dict[str, float]:
-        """Seconds since each node of *pool* was heard of; each node asks this often."""
-        with self._database.reading() as session:
-            query = select(NodeRow.name, NodeRow.heartbeat_at).where(
-                _on_site(), NodeRow.pool == pool
-            )
-            heard, at = session.exec(query).all(), now(session)
-        return {name: (at - heard_at).total_seconds() for name, heard_at in heard}
-
     def files_urls(self) -> list[str]:
         """Where the nodes serve files of runs; each node asks this often."""
         with self._database.reading() as session:

@@ -1,6 +1,6 @@
 """The queue of a pool, as a plan needs it: light rows, read at one moment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -50,19 +50,14 @@ class PoolSnapshot:
 class Pools(Repository):
     """Reads of the run, lease and node tables for planning."""
 
-    def snapshot(
-        self, pool: str, known: Mapping[str, int], of: Sequence[str] | None = None
-    ) -> PoolSnapshot:
+    def snapshot(self, pool: str, known: Mapping[str, int]) -> PoolSnapshot:
         """The pool now.
 
         Args:
             pool: The work pool.
             known: Runs whose details the reader has, each with the attempt they are of.
-            of: Of the queue only these runs, some hundred at most; None for all of it.
         """
         in_line = _in_line(pool)
-        if of is not None:
-            in_line = (*in_line, col(RunRow.run_id).in_(of))
         with self._database.reading() as session:
             query = select(RunRow.run_id, RunRow.attempt, RunRow.tag, RunRow.promised_at)
             rows = session.exec(query.where(*in_line)).all()

@@ -13,6 +13,7 @@ from headway.ledger.attempts import exit_of, note_end, note_start
 from headway.ledger.columns import insert_new, now
 from headway.ledger.fences import ended_before, fenced, leased, requeued_before
 from headway.ledger.following import after_columns
+from headway.ledger.leaders import in_term
 from headway.ledger.lease_rows import release_all
 from headway.ledger.notices import note_ended, note_started
 from headway.ledger.records import RunRecord
@@ -22,6 +23,7 @@ from headway.ledger.tables import GangAskRow, LeaseRow, RunRow
 from headway.ledger.warnings import end_warnings
 from headway.model.lease import Demand, Fence, Resource
 from headway.model.run import GRANTED, Exit, ExitKind, Measurement, Prediction, RunState
+from headway.model.term import Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,12 @@ class Runs(RunReads):
             row.expected_start_at = expected_start_at
             return news
 
-    def set_reasons(self, reasons: Sequence[Reason]) -> None:
-        """Keep what many waiting runs wait for, in one transaction; of others nothing changes."""
+    def set_reasons(self, reasons: Sequence[Reason], term: Term) -> None:
+        """Keep what many waiting runs wait for, in one transaction; of others nothing changes.
+
+        Raises:
+            TermOver: Another scheduler leads the pool by now.
+        """
         if not reasons:
             return
         waiting = col(RunRow.state) == RunState.WAITING
@@ -100,6 +106,7 @@ class Runs(RunReads):
             for each in sorted(reasons, key=lambda each: each.run_id)  # all lock in one order
         ]
         with self._database.transaction() as session:
+            in_term(session, term)
             session.connection().execute(statement, values)
 
     def predict(self, fence: Fence, prediction: Prediction, demand: Demand) -> None:
@@ -301,14 +308,25 @@ class Runs(RunReads):
             run.told_end_at = run.told_end_at or now(session)
             return True
 
-    def preempt(self, fence: Fence, for_run_id: str) -> bool:
-        """Mark a running attempt as being stopped for another run; False when it runs no more."""
+    def preempt(self, fence: Fence, for_run_id: str, term: Term) -> bool:
+        """Mark a running attempt as being stopped for another run, or to go on larger itself.
+
+        Returns:
+            False when it runs no more, or the other one waits no more.
+
+        Raises:
+            TermOver: Another scheduler leads the pool by now.
+        """
         with self._database.transaction() as session:
+            in_term(session, term)
             try:
                 run, _ = fenced(session, fence)
             except LeaseLost:
                 return False
-            if run.state is not RunState.RUNNING:
+            waits = run.run_id == for_run_id or (
+                run_row(session, for_run_id).state is RunState.WAITING
+            )
+            if run.state is not RunState.RUNNING or not waits:
                 return False
             run.preempted_for = for_run_id
             return True

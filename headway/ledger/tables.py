@@ -370,6 +370,17 @@ class StagingRow(SQLModel, table=True):
     peer_bytes: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
 
 
+class LeaderRow(SQLModel, table=True):
+    """Who schedules a pool, in which term."""
+
+    __tablename__ = "leader"
+    pool: str = Field(primary_key=True)
+    term: int = Field(sa_type=BigInteger)
+    node: str
+    holder: str
+    expires_at: datetime = Field(sa_type=UtcDateTime)
+
+
 class SettingRow(SQLModel, table=True):
     """What an operator set in a block: the newest document for each name."""
 

@@ -1,18 +1,19 @@
-"""Tags and promises of runs, the virtual clock of their pool, and who is first in its queue."""
+"""Tags and promises of runs, and the virtual clock of their pool."""
 
 import logging
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Table, bindparam, update
-from sqlmodel import Session, SQLModel, select
+from sqlmodel import Session, SQLModel
 
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
+from headway.ledger.leaders import in_term
 from headway.ledger.tables import RunRow, SettingRow
-from headway.model.turn import Front, Turn, VirtualClock
+from headway.model.term import Term
+from headway.model.turn import Turn, VirtualClock
 
 log = logging.getLogger(__name__)
 
@@ -20,51 +21,26 @@ _RUNS: Table = SQLModel.metadata.tables["run"]
 
 
 class Turns(Repository):
-    """What makes the order of a queue the same on every node and after every restart."""
+    """What makes the order of a queue the same after every restart."""
 
-    def keep(self, pool: str, clock: VirtualClock, turns: Mapping[str, Turn]) -> None:
+    def keep(self, term: Term, clock: VirtualClock, turns: Mapping[str, Turn]) -> None:
         """Keep what was computed at *clock*; what a run has already is never changed.
 
         Args:
-            pool: The work pool.
-            clock: Its virtual clock; an older one than is kept changes nothing.
+            term: In which it was.
+            clock: The virtual clock of its pool.
             turns: By run, those that are new in part or in whole.
+
+        Raises:
+            TermOver: Another scheduler leads the pool by now.
         """
+        name, document = _name(term.pool), _CLOCK.dump_python(clock, mode="json")
         with self._database.transaction() as session:
-            row = session.get(SettingRow, _name(pool), with_for_update=True)
-            known = None if row is None else _read(row)
-            if known is None or known.at <= clock.at:
-                document = _CLOCK.dump_python(clock, mode="json")
-                session.merge(
-                    SettingRow(name=_name(pool), document=document, updated_at=now(session))
-                )
+            in_term(session, term)
+            session.merge(SettingRow(name=name, document=document, updated_at=now(session)))
             _set(session, RunRow.tag, {run: turn.tag for run, turn in turns.items()})
             promised = {run: turn.promised_at for run, turn in turns.items() if turn.promised_at}
             _set(session, RunRow.promised_at, promised)
-
-    def announce(self, pool: str, front: Front) -> None:
-        """Let the workers that follow know who is first in the queue of *pool*."""
-        with self._database.transaction() as session:
-            document = _FRONT.dump_python(front, mode="json")
-            session.merge(
-                SettingRow(name=_front_of(pool), document=document, updated_at=now(session))
-            )
-
-    def front(self, pool: str) -> Front | None:
-        """What was announced last; None where nothing was, or nothing that can be read."""
-        with self._database.reading() as session:
-            row = session.get(SettingRow, _front_of(pool))
-        try:
-            return None if row is None else _FRONT.validate_python(row.document)
-        except ValidationError:
-            return None
-
-    def announced_s(self, pool: str) -> float:
-        """Seconds since the last announcement; infinity where there was none."""
-        with self._database.reading() as session:
-            query = select(SettingRow.updated_at).where(SettingRow.name == _front_of(pool))
-            at = session.exec(query).one_or_none()
-            return math.inf if at is None else (now(session) - at).total_seconds()
 
 
 def _set(session: Session, column: Any, values: Mapping[str, Any]) -> None:
@@ -99,9 +75,4 @@ def _name(pool: str) -> str:
     return f"virtual_clock/{pool}"
 
 
-def _front_of(pool: str) -> str:
-    return f"front_of_the_queue/{pool}"
-
-
 _CLOCK = TypeAdapter(VirtualClock)
-_FRONT = TypeAdapter(Front)

@@ -190,6 +190,14 @@ class NodeReading:
     """GPUs that fell off the bus, by uuid, with the cause: they do not come back alone."""
     closed: str = ""
     """Why the node starts nothing at this moment, such as bounds that cannot be trusted."""
+    busy_ports: tuple[int, ...] = ()
+    """At which TCP ports any program listens."""
+    slots: int | None = None
+    """How many runs more the node's worker may submit; None where it has no limit."""
+    resting: tuple[str, ...] = ()
+    """Runs whose last start here has failed, and that are not to be started yet."""
+    checkpoint_age_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds since each run here last wrote into its checkpoint; nothing of those without one."""
     run_host_bytes: Mapping[str, int] = field(default_factory=dict)
     """Host memory that this site's containers hold, by run; nothing of those that do not tell."""
     pythons: Mapping[str, str] | None = None

@@ -17,15 +17,6 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
-    """The first runs of a pool's queue, as the worker found them that speaks for the pool."""
-
-    at: datetime
-    run_ids: tuple[str, ...]
-    """In the order of the queue."""
-
-
-@dataclass(frozen=True, slots=True)
 class VirtualClock:
     """The virtual system of a pool at one moment: see `policy.order`."""
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from headway.errors import HeadwayError
 from headway.model.node import NodeReading
 from headway.model.telemetry import TelemetryPoint
+from headway.run.here import checkpoint_age_s
+from headway.runtime.listening import listening_ports
 from headway.site import Site
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import HostSensors
@@ -43,6 +45,7 @@ class Sampler:
         self._owners: tuple[dict[int, str], dict[str, int]] = ({}, {})
         self._closed = ""
         self._pythons: Mapping[str, str] | None = None
+        self._checkpoint_age_s: Mapping[str, float] = {}
         self._gpu_pids: set[int] = set()
 
     def tick(self) -> NodeReading:
@@ -57,6 +60,9 @@ class Sampler:
         if self._ticks % _OWNERS_EVERY == 0 or not pids <= self._gpu_pids:
             self._owners = owners(self._site)
             self._closed = self._site.why_closed()
+        if self._ticks % _WRITE_EVERY == 0:
+            ages = {run: checkpoint_age_s(self._site, run) for run in self._owners[1]}
+            self._checkpoint_age_s = {run: age for run, age in ages.items() if age is not None}
         if self._ticks % _PYTHONS_EVERY == 0:
             self._pythons = pythons(self._site)
         self._gpu_pids = pids
@@ -70,7 +76,12 @@ class Sampler:
         if self._ticks % _WRITE_EVERY == 0:
             self._write(len(points))
         seen = with_owners(reading, *self._owners, closed=self._closed)
-        return replace(seen, pythons=self._pythons)
+        return replace(
+            seen,
+            pythons=self._pythons,
+            checkpoint_age_s=self._checkpoint_age_s,
+            busy_ports=tuple(sorted(listening_ports())),
+        )
 
     def _write(self, series: int) -> None:
         try:

@@ -7,7 +7,6 @@ from headway.forecast import lease_terms
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Prediction
 from headway.run.here import NodeAttempt
-from headway.runtime.listening import listening_ports
 from headway.this_node import read_node
 
 
@@ -48,7 +47,6 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
             demand,
             reading=reading,
             port_ranges=attempt.site.port_ranges,
-            busy_ports=listening_ports() if demand.ports else (),
             **terms,
         )
     else:

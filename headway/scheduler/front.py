@@ -8,7 +8,7 @@ from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Demand, Resource, Wait
 from headway.model.node import NodeState, PortUse
 from headway.model.run import GRANTED
-from headway.model.turn import Front, Turn, VirtualClock
+from headway.model.turn import Turn, VirtualClock
 from headway.policy.admission import shut_out
 from headway.policy.arrays import full_wait
 from headway.policy.decide import Held
@@ -78,7 +78,7 @@ def queue_of(
     left_out: Collection[str] = (),
     also: Sequence[WaitingRun] = (),
 ) -> Queue[WaitingRun]:
-    """The queue at the moment of *seen*, from the ledger's values alone: alike on every node.
+    """The queue at the moment of *seen*, from the ledger's values alone.
 
     Who has a tag and a promise keeps them. The others get theirs here, in the order of their
     submission; `new_turns` says which these are.
@@ -112,16 +112,6 @@ def queue_of(
         queue.add(run, now_s, may_start=may_start)
     virtual.advance(now_s)
     return queue
-
-
-def announced_front(front: Front, waiting: Waiting, seen: PoolSnapshot) -> list[WaitingRun]:
-    """The runs of *front* that wait still and may start, each with its turn."""
-    shut = held_back(waiting, seen)
-    entries = (waiting.entries.get(run_id) for run_id in front.run_ids if run_id not in shut)
-    found = [entry.run for entry in entries if entry is not None]
-    for run in found:
-        _take_turn(run, seen)
-    return found[: waiting.settings.window]
 
 
 def _take_turn(run: WaitingRun, seen: PoolSnapshot) -> None:

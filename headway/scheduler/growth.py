@@ -1,4 +1,6 @@
-"""Runs of this node that stop at a checkpoint, to go on at a larger size where room came free."""
+"""Runs that stop at a checkpoint, to go on at a larger size where room came free."""
+
+from collections.abc import Iterator
 
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
@@ -11,30 +13,25 @@ from headway.policy.plan import Plan, Stay
 from headway.policy.pool import Pool
 from headway.policy.preempt import Runner
 from headway.policy.sizing import Standing, grows
-from headway.run.here import checkpoint_age_s
 from headway.scheduler.snapshot import Known, left_of, node_view, running_run
 from headway.scheduler.waiting import Waiting
-from headway.site import Site
 
 
-def run_to_grow(
-    site: Site, made: Plan, seen: PoolSnapshot, waiting: Waiting, known: Known
-) -> list[str]:
-    """The run of this node that is told now to stop and go on larger; at most one in a pass.
+def run_to_grow(made: Plan, seen: PoolSnapshot, waiting: Waiting, known: Known) -> Iterator[str]:
+    """Runs that may stop now and go on larger: the first that still runs does, at most one a pass.
 
     None while somebody waits for room or is being stopped: whoever waits has it first, and two
-    that grow at once would count on the same room. What its program has written and when is
-    known on the node that leads it alone.
+    that grow at once would count on the same room.
     """
     waits = any(
         not (isinstance(entry, Stay) and entry.wait.resource is Resource.QUOTA)
         for entry in made.entries
     )
     if waits or any(record.preempted_for for record in seen.holders):
-        return []
-    mine = [record for record in seen.holders if _may_grow(site, record)]
-    if not mine:
-        return []
+        return
+    may_grow = [record for record in seen.holders if _may_grow(record)]
+    if not may_grow:
+        return
     running = [
         running_run(r, seen, waiting.gates, known.said.get(r.run_id), known.usual)
         for r in seen.holders
@@ -42,35 +39,30 @@ def run_to_grow(
     pool = Pool([node_view(record, seen) for record in seen.nodes], running, waiting.settings)
     board = pool.board()
     runners = {one.ask.run_id: one for one in pool.runners(board)}
-    fences = {each.run_id: each.fence for each in seen.leases if each.gang_rank == 0}
     names = {record.node.name for record in seen.nodes}
-    for record in mine:
-        standing = _standing(site, record, seen, known)
+    for record in may_grow:
+        standing = _standing(record, seen, known)
         if standing is None or record.demand is None or record.run_id not in runners:
             continue
         ask, runner = waiting.as_waiting(record, record.demand, names), runners[record.run_id]
         found = grows(ask, runner, standing, board, seen.at.timestamp())
-        if any(_within_quota(each, runner, runners, waiting) for each in found) and (
-            site.ledger.runs.preempt(fences[record.run_id], record.run_id)
-        ):
-            return [record.run_id]
-    return []
+        if any(_within_quota(each, runner, runners, waiting) for each in found):
+            yield record.run_id
 
 
-def _may_grow(site: Site, record: RunRecord) -> bool:
-    """Whether it is led here, of several sizes, and goes on from a checkpoint when stopped."""
+def _may_grow(record: RunRecord) -> bool:
+    """Whether it is of several sizes, and goes on from a checkpoint when stopped."""
     said = record.prediction
-    here = record.node == site.settings.node and record.gang_id is None
-    several = said is not None and len(said.sizes) > 1
-    return here and several and record.state is RunState.RUNNING and record.goes_on
+    several = said is not None and len(said.sizes) > 1 and record.gang_id is None
+    return several and record.state is RunState.RUNNING and record.goes_on
 
 
-def _standing(site: Site, record: RunRecord, seen: PoolSnapshot, known: Known) -> Standing | None:
+def _standing(record: RunRecord, seen: PoolSnapshot, known: Known) -> Standing | None:
     """How far it is; None where its log does not tell, or it wrote no checkpoint since it began."""
     said, job = known.said.get(record.run_id), kept_job(record.job)
     told = said is not None and said.attempt == record.attempt and said.remaining_s is not None
     left = left_of(record, said, known.usual, seen.at) if told else None
-    age_s = checkpoint_age_s(site, record.run_id)
+    age_s = _checkpoint_age_s(record, seen)
     begun, claimed = record.started_at, record.claimed_at
     if left is None or age_s is None or job is None or begun is None or claimed is None:
         return None
@@ -79,6 +71,15 @@ def _standing(site: Site, record: RunRecord, seen: PoolSnapshot, known: Known) -
         return None
     restart_s = (begun - claimed).total_seconds() + job.stop_grace
     return Standing(left.median_s, age_s, restart_s)
+
+
+def _checkpoint_age_s(record: RunRecord, seen: PoolSnapshot) -> float | None:
+    """As the node that leads it has reported it."""
+    node = next((each for each in seen.nodes if each.node.name == record.node), None)
+    if node is None or node.reading is None:
+        return None
+    age_s = node.reading.checkpoint_age_s.get(record.run_id)
+    return None if age_s is None else age_s + (seen.at - node.heartbeat_at).total_seconds()
 
 
 def _within_quota(

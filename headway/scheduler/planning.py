@@ -20,17 +20,8 @@ from headway.site import Site
 
 def make_plan(queue: Queue[WaitingRun], waiting: Waiting, seen: PoolSnapshot, known: Known) -> Plan:
     """The plan for the front of *queue*, with what is said of the runs behind it."""
-    front = queue.front(seen.at.timestamp())
-    made = plan_front(front, waiting, seen, known)
-    return replace(made, behind=tuple(_behind(queue, front, seen, known)))
-
-
-def plan_front(
-    front: Sequence[WaitingRun], waiting: Waiting, seen: PoolSnapshot, known: Known
-) -> Plan:
-    """The plan for the runs of *front*, which are in the order of the queue."""
-    gates = waiting.gates
-    front = [
+    front, gates = queue.front(seen.at.timestamp()), waiting.gates
+    asked = [
         entry.with_length(run, known.usual)
         if (entry := waiting.entries.get(run.run_id)) is not None and entry.run is run
         else run
@@ -38,7 +29,7 @@ def plan_front(
     ]
     made = plan(
         [node_view(record, seen) for record in seen.nodes],
-        front,
+        asked,
         [running_run(r, seen, gates, known.said.get(r.run_id), known.usual) for r in seen.holders],
         now=seen.at,
         settings=waiting.settings,
@@ -50,7 +41,7 @@ def plan_front(
         else entry
         for entry in made.entries
     )
-    return replace(made, entries=tuple(entries))
+    return replace(made, entries=tuple(entries), behind=tuple(_behind(queue, front, seen, known)))
 
 
 def as_played(stay: Stay, planned: Span | None, learnt: StartCalibration) -> Stay:

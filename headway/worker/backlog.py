@@ -30,28 +30,26 @@ class Backlog:
     async def part(
         self,
         known: Collection[str],
-        orphans: Collection[str],
         due: datetime,
         *,
         first_page: int,
         queue: str = "",
     ) -> list[FlowRun]:
-        """Orphans, and the oldest of what is left and new; they stay until they are `taken_in`.
+        """The oldest of what is left and new; they stay until they are `taken_in`.
 
         Args:
             known: See `PrefectPool.new_runs`, as the others.
-            orphans: Runs that are asked for by themselves; they hold leases.
             due: They are to start before.
             first_page: Size of the first page.
             queue: The work queue that is looked at; empty for all of them.
         """
         read = {*known, *self._runs}
-        new = await self._pool.new_runs(read, orphans, due, first_page=first_page, queue=queue)
+        new = await self._pool.new_runs(read, due, first_page=first_page, queue=queue)
         fresh = {str(run.id): run for run in new}
         # As the server sorts them: were a newer one known first, an older one would not be read
         # any more by the worker that comes after this one.
         left = self._runs | fresh
-        first = sorted(left, key=lambda run_id: (run_id not in orphans, *_starts_at(left[run_id])))
+        first = sorted(left, key=lambda run_id: _starts_at(left[run_id]))
         part = first[:PART]
         # What was left may have been cancelled since.
         still = await self._pool.scheduled(set(part) - fresh.keys())

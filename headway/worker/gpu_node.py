@@ -10,6 +10,7 @@ import os
 import shlex
 import signal
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -39,6 +40,7 @@ from headway.node.environment_pruning import tidy_environments
 from headway.node.file_server import serve_files
 from headway.node.flowrun import FENCED
 from headway.node.forkstart import stub_command
+from headway.node.grants import NodeGrants
 from headway.node.janitor import Janitor
 from headway.node.prune import complete_removals, tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
@@ -47,7 +49,7 @@ from headway.node.storing import store_ended
 from headway.node.upload_pruning import tidy_uploads
 from headway.policy.claims import CLAIM_LIMIT_S
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
-from headway.scheduler.queue import PoolQueue
+from headway.scheduler.queue import Pass, PoolQueue
 from headway.site import current_site
 from headway.this_node import heartbeat, join_site
 from headway.views.why_document import why_text
@@ -72,9 +74,9 @@ _READING_HOLDS_S = 60.0
 """A node that could not be read for so long says nothing, and so counts as lost."""
 _TRIM_LOGS_EVERY_S = 5.0
 _HOUSE_EVERY_S = 10.0
-_FOR_THE_POOL_EVERY_S = 300.0
-"""So often a worker that follows another one does what that one does for the pool, all the same."""
-_FOLLOW_EVERY_S = 5.0
+_CONTEND_EVERY_S = 2.0
+_OWN_QUEUE_EVERY_S = 60.0
+"""So often the node's own work queue is looked at, whether or not somebody called."""
 _JANITOR_EVERY_S = 5.0
 """A cancelled run is stopped within three rounds, whatever else the worker hears of it."""
 _PRUNE_EVERY_S = 3600.0
@@ -123,10 +125,12 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._held_up = asyncio.Event()
         self._granted = asyncio.Event()
         self._ended = asyncio.Event()
+        self._news = asyncio.Event()
+        self._house = asyncio.Event()
         self._mended = self._house_kept = self._passed = self._grants_seen = False
         self._called: set[str] = set()
         self._first_page = PAGE
-        self._own_due = self._thorough = True
+        self._own_due = True
         self._next_round_s = 0.0
         self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
@@ -148,7 +152,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._site.choose_runtime()
         join_site(self._site)
         self._queue = PoolQueue(self._site)
-        self._claims = Claims(self._queue.give_back, self._site.clock)
+        self._grants = NodeGrants(self._site)
+        self._claims = Claims(self._grants.give_back, self._site.clock)
         self._note_start = partial(
             self._site.ledger.flow_starts.note, within_s=FLOW_STARTS_WITHIN_S
         )
@@ -168,11 +173,11 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._heartbeat_thread = anyio.CapacityLimiter(1)
         self._store_thread = anyio.CapacityLimiter(1)
         self._play_thread = anyio.CapacityLimiter(1)
+        self._sampling = anyio.Lock()
         self._call_thread = anyio.CapacityLimiter(1)
+        self._contend_thread = anyio.CapacityLimiter(1)
         clock = self._site.clock
-        self._thorough_due, self._blocks_due, self._line_due = (
-            NowAndThen(clock, _FOR_THE_POOL_EVERY_S) for _ in range(3)
-        )
+        self._own_queue_due = NowAndThen(clock, _OWN_QUEUE_EVERY_S)
         for body, without, every_s, wake in (
             (self._heartbeat, "no heartbeat", _HEARTBEAT_EVERY_S, None),
             (self._beat, "the supervisor is not looked after", _HEARTBEAT_EVERY_S, None),
@@ -181,7 +186,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             (self._serve_files, "files of runs are not served", _SERVE_AGAIN_S, None),
             (self._store, "ended runs are not brought to the store", _STORE_EVERY_S, None),
             (self._prune, "old runs were not removed", _PRUNE_EVERY_S, None),
-            (self._keep_house, "settings were not read", _HOUSE_EVERY_S, None),
+            (self._keep_house, "settings were not read", _HOUSE_EVERY_S, self._house),
             (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
             (self._pass, "no pass over the queue", math.inf, self._wake),
             (self._go_on_claiming, "claims wait for the next pass", _CLAIMS_EVERY_S, None),
@@ -191,7 +196,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
             (self._listen, "no events from Prefect", LISTEN_AGAIN_S, None),
             (self._hear, "no calls of other workers", LISTEN_AGAIN_S, None),
-            (self._follow, "who speaks for the pool is not known", _FOLLOW_EVERY_S, None),
+            (self._contend, "who leads the pool is not known", _CONTEND_EVERY_S, None),
+            (self._tell_leader, "the leader was not told", math.inf, self._news),
         ):
             self._tasks.start_soon(go_on, body, clock, without, every_s, wake)
 
@@ -206,19 +212,36 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         return self._claims.held | self._submitting_flow_run_ids
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
-        """Prefect's poll: the worker's own task makes the pass, and a thorough one.
-
-        Who follows another one does so now and then: that one calls it, and may have died.
-        """
-        if not self._queue.follows or self._thorough_due.is_due():
-            self._first_page, self._thorough = PAGE, True
-            self._wake.set()
+        """Prefect's poll: the worker's own task makes the pass."""
+        self._first_page, self._own_due = PAGE, self._own_due or self._own_queue_due.is_due()
+        self._wake.set()
         return []
 
-    async def _follow(self) -> None:
-        """Do everything again as soon as the one that spoke for the pool is silent."""
-        if self._queue.follows and not await anyio.to_thread.run_sync(self._queue.still_follows):
+    async def _contend(self) -> None:
+        """Go on to lead the pool, or stand by until its leader's time is over."""
+        in_thread = partial(anyio.to_thread.run_sync, limiter=self._contend_thread)
+        led = self._queue.leads
+        leader = None if led else await in_thread(self._queue.hear)
+        if leader is not None and leader.left_s > 0 and leader.node != self._site.settings.node:
+            await anyio.sleep(max(leader.left_s - _CONTEND_EVERY_S, 0.0))
+            return
+        reaches = await self._pool.is_reachable()
+        await in_thread(partial(self._queue.contend, reaches_prefect=reaches))
+        if self._queue.leads and not led:
+            log.info("this node leads pool %s from now on", self._site.settings.pool)
+            self._first_page, self._house_kept = PAGE, False  # it reads the blocks itself
+            self._house.set()
+
+    async def _tell_leader(self) -> None:
+        """Report the node anew, and have the leader look: a place may have come free here."""
+        try:
+            await self._sample()
+            await self._heartbeat()
+        finally:
             self._wake.set()
+        leader = self._queue.leader
+        if leader is not None and not self._queue.leads:
+            await anyio.to_thread.run_sync(self._site.ledger.calls.send, [leader.node])
 
     async def _pass(self) -> None:
         if not self._mended or not self._house_kept:
@@ -231,69 +254,68 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
                 await self._claims.give_back(left)
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
-        """Take in what is new, and plan: what starts here now."""
+        """Lead the pool where this one does; then give what is to be started here now."""
         in_thread = anyio.to_thread.run_sync
         due = self._site.clock.now() + timedelta(seconds=self._prefetch_seconds)
-        orphans = await in_thread(self._queue.orphans)
-        lost = {UUID(run_id) for run_id in orphans} - self._claimed()
-        thorough, self._thorough = self._thorough, False
-        alone = thorough or bool(lost) or not self._queue.follows
-        new = await self._new_runs(orphans, due, alone=alone)
+        new = await self._new_runs(due)
         flow_names = await self._pool.flow_names(new)
         for wrong_id, why in refused(new, flow_names).items():
             await self._pool.write_state(wrong_id, Failed(message=why))
         offered = offers(new, flow_names)
-        if not {offer.queue for offer in offered} <= self._pool.queues:
+        if self._queue.leads and not {offer.queue for offer in offered} <= self._pool.queues:
             await adopt_gates(self._site, self._pool)
-        resting = {str(run_id) for run_id in self._claims.resting}
         at_once = await in_thread(self._queue.take_in, offered)
-        at_once = [run_id for run_id in at_once if run_id not in resting]
         self._backlog.taken_in(new)
         if self._backlog:
             self._wake.set()
         self._called |= self._queue.called
-        # What it takes in here, the one that speaks for the pool finds in the ledger.
-        follows = self._queue.follows
-        plan = partial(self._queue.run_pass, slots=self._slots, alone=not follows, resting=resting)
-        decided = await in_thread(plan)
+        decided = await in_thread(self._queue.run_pass)
+        self._tell_pages(decided)
         if decided.held_up:
             self._held_up.set()
-        found = {str(run.id): run for run in new}
-        found |= await self._pool.scheduled({*at_once, *decided.start} - found.keys())
-        todo = instructions(offered, at_once, decided, found)
-        for run_id in decided.preempt:
+        for run_id in await in_thread(self._grants.to_stop):
             await in_thread(self._janitor.stop_container, run_id)
+        here = await in_thread(self._grants.to_start)
+        not_now = {str(run_id) for run_id in self._claimed() | self._claims.resting}
+        here = here.without(not_now)
+        at_once = [run_id for run_id in (*at_once, *decided.refused) if run_id not in not_now]
+        found = {str(run.id): run for run in new}
+        found |= await self._pool.scheduled({*at_once, *here.all} - found.keys())
+        todo = instructions(offered, at_once, here, found)
         for run_id in todo.give_back:
-            await in_thread(self._queue.give_back, run_id)
+            await in_thread(self._grants.give_back, run_id)
         for run_id, name in todo.rename.items():
             self._pages.rename(run_id, name)
-        for run_id in decided.start:
+        self._claims.add(run.id for run in todo.start)
+        return [self._entry(run) for run in todo.start]
+
+    def _tell_pages(self, decided: Pass) -> None:
+        for run_id in (*decided.refused, *decided.granted):
             self._pages.over(run_id)
             self._grants_seen = True
             self._granted.set()
         for run_id, sentence in decided.waiting.items():
             self._pages.say(run_id, sentence, logged=run_id in decided.logged)
-        self._claims.add(run.id for run in todo.start)
-        return [self._entry(run) for run in todo.start]
 
-    async def _new_runs(self, orphans: list[str], due: datetime, *, alone: bool) -> list[FlowRun]:
+    async def _new_runs(self, due: datetime) -> list[FlowRun]:
         """What is to be taken in now: nothing in the first pass, which starts what is known.
 
-        A worker that comes back to a long queue needs a while to read it from Prefect. Where
-        another one speaks for the pool, and this one does not look *alone*, it takes in what is
-        handed to its own work queue, where it may have heard of that.
+        A worker that comes back to a long queue needs a while to read it from Prefect. Who does
+        not lead the pool takes in what is handed to the node's own work queue and trains nothing,
+        such as the parts of a gang.
         """
         if not self._passed:
             self._passed = True
             self._wake.set()
             return []
-        if not (alone or self._own_due or self._backlog):
+        leads = self._queue.leads
+        if not (leads or self._own_due or self._backlog):
             return []
         self._own_due = False
         first_page, self._first_page = self._first_page, SHORT_PAGE
-        own = "" if alone else self._site.settings.node
+        own = "" if leads else self._site.settings.node
         known = await anyio.to_thread.run_sync(self._queue.known)
-        return await self._backlog.part(known, orphans, due, first_page=first_page, queue=own)
+        return await self._backlog.part(known, due, first_page=first_page, queue=own)
 
     async def _tell_people(self) -> None:
         """At once when a flow process ends; now and then for what others have ended."""
@@ -302,7 +324,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
     async def _call_members(self) -> None:
         """Let the next members of arrays come: at once after a grant here, now and then for all."""
         granted, self._grants_seen = self._grants_seen, False
-        if (granted or self._queue.speaks) and await call_members(self._site, self._pool):
+        if (granted or self._queue.leads) and await call_members(self._site, self._pool):
             self._wake.set()
 
     @property
@@ -325,7 +347,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
     async def _go_on_claiming(self) -> None:
         """Begin a pass when flow processes have taken claims up that held other runs up."""
         await self._held_up.wait()
-        if await anyio.to_thread.run_sync(self._queue.may_claim, self._slots):
+        if await anyio.to_thread.run_sync(self._queue.may_claim):
             self._held_up.clear()
             self._wake.set()
 
@@ -360,6 +382,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             if flow_run.id in self._claims.without_process:
                 log.warning("run %s (%s): %s", flow_run.name, flow_run.id, why)
                 self._claims.failed(flow_run.id)
+                self._news.set()
                 self._release_limit_slot(flow_run.id)
                 await self._claims.give_back([flow_run.id])
                 if pending:
@@ -384,7 +407,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             self._claims.process_ended(flow_run.id)
             self._ended.set()
             self._housework.set()
-            self._wake.set()
+            self._news.set()
 
     async def run(
         self,
@@ -437,8 +460,10 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         if age_s > _READING_HOLDS_S:
             log.error("the node could not be read for %.0f s: it takes no new runs", age_s)
             return
+        resting = tuple(map(str, self._claims.resting))
+        reading = replace(self._reading, slots=self._slots, resting=resting)
         if not await anyio.to_thread.run_sync(
-            heartbeat, self._site, self._reading, limiter=self._heartbeat_thread
+            heartbeat, self._site, reading, limiter=self._heartbeat_thread
         ):
             # Two workers of a node would take each other's runs for lost.
             log.error("node %s has another worker, or was removed", self._site.settings.node)
@@ -446,10 +471,12 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
 
     async def _keep_house(self) -> None:
         await anyio.to_thread.run_sync(have_fork_server, self._site.settings.state_dir)
-        follows = self._queue.follows and not self._blocks_due.is_due()
-        others = self._queue.others if self._queue.speaks else frozenset()
-        new_settings = await adopt_blocks(self._site, self._pool, others, follows=follows)
-        new_gates = not follows and await adopt_gates(self._site, self._pool)
+        leads = self._queue.leads
+        if not leads and not self._house_kept:
+            await self._pool.have_queues([self._site.settings.node])
+        others = self._queue.others if leads else frozenset()
+        new_settings = await adopt_blocks(self._site, self._pool, others, follows=not leads)
+        new_gates = leads and await adopt_gates(self._site, self._pool)
         if new_settings or new_gates or not self._house_kept:
             self._house_kept = True
             self._wake.set()
@@ -460,11 +487,11 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         whole = begun_s >= self._next_round_s  # else it was woken for something
         if whole:
             self._next_round_s = begun_s + _JANITOR_EVERY_S
-        line = whole and (not self._queue.follows or self._line_due.is_due())
+        line = whole and self._queue.leads
         changed = await mend(self._site, self._janitor, self._pool, called, whole=whole, line=line)
         if changed or not self._mended:
             self._mended = True
-            self._wake.set()
+            self._news.set()
 
     def _call_janitor(self) -> None:
         """Begin a round at once; from any thread."""
@@ -476,7 +503,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         return run.state is RunState.WAITING and run.suspended_at is None
 
     async def _sample(self) -> None:
-        self._reading = await anyio.to_thread.run_sync(self._sampler.tick)
+        async with self._sampling:
+            self._reading = await anyio.to_thread.run_sync(self._sampler.tick)
 
     async def _prune(self) -> None:
         failed: list[Exception] = []
@@ -511,11 +539,11 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
     async def _listen(self) -> None:
         """Act the moment a run is scheduled or its user wants something, before the next poll.
 
-        Where another worker speaks for the pool, that one listens and calls whom it concerns:
-        else the server would tell each of them of every run.
+        Who leads the pool listens and calls whom it concerns: else the server would tell each
+        node of every run.
         """
         async with aclosing(events()) as all_news:
-            while not self._queue.follows and (told := await anext(all_news, None)) is not None:
+            while self._queue.leads and (told := await anext(all_news, None)) is not None:
                 if not await anyio.to_thread.run_sync(self._queue.pass_on, told):
                     if told.news is not News.SCHEDULED:
                         self._called.add(told.run_id)
@@ -524,7 +552,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
                 self._wake.set()
 
     async def _hear(self) -> None:
-        """Look at the queue when the worker that speaks for the pool says so, or at a run."""
+        """Look at what is granted here, or at a run, when who leads the pool says so."""
         calls, node = self._site.ledger.calls, self._site.settings.node
         wait = partial(calls.wait, node, _HEARD_WITHIN_S)
         while True:

@@ -40,7 +40,7 @@ async def adopt_blocks(
     Args:
         site: Of this node.
         pool: Its work pool.
-        others: Nodes that follow this one: what was edited for them is kept in the ledger.
+        others: Nodes that this one reads the blocks for: what was edited is kept in the ledger.
         follows: Another node reads the blocks, and keeps them in the ledger.
     """
     new, node = False, site.settings.node
@@ -81,10 +81,13 @@ async def _take(
 
 
 async def adopt_gates(site: Site, pool: PrefectPool) -> bool:
-    """Take over what the operator set on the work pool and its queues; whether it is new."""
-    nodes = {each.node.name for each in await anyio.to_thread.run_sync(site.ledger.nodes.all)}
-    document = gates_document(await pool.gates(site.settings.node, nodes))
-    name = f"{GATES}/{site.settings.pool}"
+    """Take over what the operator set on the work pool and its queues; whether it is new.
+
+    Each node of the pool has a work queue of its own from then on.
+    """
+    known, name = await anyio.to_thread.run_sync(site.ledger.nodes.all), site.settings.pool
+    nodes = {record.node.name for record in known if record.node.pool == name}
+    document, name = gates_document(await pool.gates(nodes)), f"{GATES}/{name}"
     return await anyio.to_thread.run_sync(site.ledger.settings.put, name, document)
 
 

@@ -1,7 +1,7 @@
 """One pass over the queue, as values.
 
 From Prefect's runs to the scheduler's offers, and from what the scheduler
-decided to instructions for the worker. Nothing here asks or tells anybody.
+granted to instructions for the worker. Nothing here asks or tells anybody.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,10 @@ from prefect.client.schemas.objects import FlowRun
 
 from headway.errors import shown
 from headway.model.array import member_of
+from headway.node.grants import ToStart
 from headway.prefect.client import FLOW as TRAIN
 from headway.project import FLOWS
 from headway.scheduler.intake import Offer
-from headway.scheduler.queue import Pass
 from headway.worker.flow_process import refusal
 from headway.worker.names import run_name_of
 
@@ -76,7 +76,7 @@ class Instructions:
     start: tuple[FlowRun, ...]
     """To be claimed from Prefect and started, in order."""
     give_back: tuple[str, ...]
-    """Granted, but Prefect offers them no more: they were cancelled in the meantime."""
+    """Granted here, but Prefect offers them no more: they were cancelled in the meantime."""
     rename: Mapping[str, str]
     """New names of runs, by id."""
 
@@ -84,20 +84,20 @@ class Instructions:
 def instructions(
     offered: Sequence[Offer],
     at_once: Sequence[str],
-    decided: Pass,
+    here: ToStart,
     found: Mapping[str, FlowRun],
 ) -> Instructions:
     """What to do now.
 
     Args:
         offered: What was taken in.
-        at_once: Runs that start without a plan.
-        decided: The plan's part for this node.
+        at_once: Runs that start without a grant.
+        here: Those that hold a lease here and have no flow process.
         found: By id, the runs *offered*, and of those to be started all that Prefect still offers.
     """
-    wanted = dict.fromkeys([*at_once, *decided.start])
+    wanted = dict.fromkeys([*at_once, *here.orphaned, *here.granted])
     return Instructions(
         start=tuple(found[run_id] for run_id in wanted if run_id in found),
-        give_back=tuple(run_id for run_id in decided.start if run_id not in found),
+        give_back=tuple(run_id for run_id in here.granted if run_id not in found),
         rename={each.run_id: each.name for each in offered if each.name != found[each.run_id].name},
     )

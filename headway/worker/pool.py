@@ -11,7 +11,7 @@ from uuid import UUID
 import anyio
 import httpx
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.objects import FlowRun, State, StateType, WorkQueue
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.logging import get_logger
 from prefect.states import Failed, Pending
@@ -78,20 +78,18 @@ class PrefectPool:
     async def new_runs(
         self,
         known: Collection[str],
-        orphans: Iterable[str],
         due: datetime,
         *,
         first_page: int = PAGE,
         queue: str = "",
     ) -> list[FlowRun]:
-        """Runs to be started before *due* that are not *known*, and *orphans* offered again.
+        """Runs to be started before *due* that are not *known*.
 
         Prefect's own question returns the oldest of the queue, again and again. So the
         newest are asked for, until all of a page is known.
 
         Args:
             known: Runs that need no new offer.
-            orphans: Runs that are asked for by themselves.
             due: They are to start before.
             first_page: Size of the first page: what the server sends of a long queue
                 takes it as long as to start a run.
@@ -114,7 +112,6 @@ class PrefectPool:
             limit = PAGE
         await self._refuse(unreadable)
         new = {str(run.id): run for run in found if str(run.id) not in known}
-        new |= await self.scheduled(set(orphans) - new.keys())
         claimed = self.claimed()
         return [run for run in new.values() if run.id not in claimed]
 
@@ -238,20 +235,25 @@ class PrefectPool:
             if len(page) < PAGE:
                 return found
 
-    async def gates(self, here: str, nodes: Collection[str]) -> Gates:
+    async def have_queues(self, nodes: Collection[str]) -> list[WorkQueue]:
+        """Make those of the *nodes* that are missing; all queues of the pool."""
+        queues = await self._client.read_work_queues(work_pool_name=self._name)
+        for node in sorted(set(nodes) - {queue.name for queue in queues}):
+            with suppress(ObjectAlreadyExists):
+                about = f"Runs on node {node} only"
+                made = await self._client.create_work_queue(node, about, work_pool_name=self._name)
+                queues.append(made)
+        return queues
+
+    async def gates(self, nodes: Collection[str]) -> Gates:
         """What the operator set on the pool and its queues.
 
         Each of the *nodes* has a queue of its name: what is handed to it runs there and
-        nowhere else. That of the node *here* is made where it is missing. In Prefect 1 is the
+        nowhere else. One that is missing is made. In Prefect 1 is the
         most urgent. A node's own queue is as urgent as the default one.
         """
         pool = await self._client.read_work_pool(self._name)
-        queues = await self._client.read_work_queues(work_pool_name=self._name)
-        if here not in {queue.name for queue in queues}:
-            with suppress(ObjectAlreadyExists):
-                about = f"Runs on node {here} only"
-                made = await self._client.create_work_queue(here, about, work_pool_name=self._name)
-                queues.append(made)
+        queues = await self.have_queues(nodes)
         self.queues = frozenset(queue.name for queue in queues)
         default = min((q.priority or 1 for q in queues if q.name == "default"), default=1)
         return Gates(

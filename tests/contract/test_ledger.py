@@ -64,6 +64,7 @@ from headway.model.run import (
 from headway.model.run_warning import Silent, SilentFailure
 from headway.model.staged import CacheUse, HeldSet, Staging
 from headway.model.start_forecast import StartForecast
+from headway.model.term import Term
 from headway.model.trace import Trace
 from headway.model.turn import Turn, VirtualClock
 from headway.policy.lending import LEND_AFTER_S
@@ -873,12 +874,13 @@ def test_an_engine_gives_runs_of_one_port_another_of_the_node_each(ledger: Ledge
         replace(NODE, ports=NodePorts(PortUse.PUBLISHED, free)), boot_id="boot", worker_token="w"
     )
     asked = Demand(GIB, ports=(12_345, ANY_PORT))
-    given = []
+    given, host = [], HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
+    seen = NodeReading(ledger.now(), host, busy_ports=(30_001,))
     for run in ("a", "b", "c"):
         enqueue(ledger, run, job={"session": {}, "ports": [12_345]})
         given.append(
             ledger.leases.admit(
-                run, "node-a", asked, reading=None, ttl_s=60.0, busy_ports=(30_001,),
+                run, "node-a", asked, reading=seen, ttl_s=60.0,
                 port_ranges={"others": NumberRange(30_003, 30_003)},
             )
         )  # fmt: skip
@@ -1007,6 +1009,10 @@ def test_a_gang_that_gives_back_leaves_its_ranks_to_the_attempt_before(ledger: L
 # --- tags and promises ---
 
 
+def term(ledger: Ledger) -> Term:
+    return ledger.leaders.contend("gpu", "node-a", "worker", ttl_s=60.0).term
+
+
 def turns(ledger: Ledger) -> tuple[Mapping[str, Turn], VirtualClock | None]:
     seen = ledger.pools.snapshot("gpu", {})
     return seen.turns, seen.clock
@@ -1017,22 +1023,20 @@ def test_a_tag_and_a_promise_are_given_once(ledger: Ledger) -> None:
     enqueue(ledger, "b")
     assert turns(ledger) == ({}, None)
     first = VirtualClock(NOON, {"red": 1.5})
-    ledger.turns.keep("gpu", first, {"a": Turn(3.25), "b": Turn(4.0, NOON)})
+    ledger.turns.keep(term(ledger), first, {"a": Turn(3.25), "b": Turn(4.0, NOON)})
     assert turns(ledger) == ({"a": Turn(3.25), "b": Turn(4.0, NOON)}, first)
     # What was left open is added; what is there stays, whoever says something else.
     later = VirtualClock(NOON + timedelta(hours=1), {"red": 2.5})
     another = {"a": Turn(9.0, NOON), "b": Turn(9.0, NOON + timedelta(hours=9))}
-    ledger.turns.keep("gpu", later, another)
+    ledger.turns.keep(term(ledger), later, another)
     assert turns(ledger) == ({"a": Turn(3.25, NOON), "b": Turn(4.0, NOON)}, later)
-    ledger.turns.keep("gpu", first, {})
-    assert turns(ledger)[1] == later
     assert ledger.pools.snapshot("another", {}).clock is None
 
 
 def test_another_attempt_keeps_them_and_a_retry_begins_anew(ledger: Ledger) -> None:
     granted(ledger, "a", Demand(GIB))
     turn = Turn(3.25, NOON)
-    ledger.turns.keep("gpu", VirtualClock(NOON), {"a": turn})
+    ledger.turns.keep(term(ledger), VirtualClock(NOON), {"a": turn})
     (holder,) = ledger.pools.snapshot("gpu", {}).holders
     assert (holder.tag, holder.promised_at) == (3.25, NOON)
     preempted = Exit(ExitKind.PREEMPTED, None, "for another")
@@ -1049,7 +1053,7 @@ def test_a_clock_that_cannot_be_read_stops_nobody(ledger: Ledger) -> None:
     ledger.settings.put("virtual_clock/gpu", {"at": "yesterday"})
     enqueue(ledger, "a")
     assert turns(ledger) == ({}, None)
-    ledger.turns.keep("gpu", VirtualClock(NOON), {"a": Turn(1.0)})
+    ledger.turns.keep(term(ledger), VirtualClock(NOON), {"a": Turn(1.0)})
     assert turns(ledger) == ({"a": Turn(1.0)}, VirtualClock(NOON))
 
 

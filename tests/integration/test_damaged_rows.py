@@ -14,11 +14,11 @@ from headway.model.lease import Demand, Lease
 from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind, RunState
 from headway.node.janitor import Janitor, PrefectRun
-from headway.scheduler.queue import PoolQueue
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import heartbeat, join_site, read_node
 from headway.units import MIB
+from tests.support.leading import leading
 
 BAD, GOOD = (f"00000000-0000-4000-8000-00000000000{at}" for at in (1, 2))
 DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
@@ -66,21 +66,21 @@ def test_a_waiting_run_whose_job_is_none_any_more_ends_in_words_and_others_start
     site: Site, job: Any
 ) -> None:
     damage(site, "job", json.dumps(job))
-    line = PoolQueue(site)
-    assert line.run_pass().start == (GOOD,)
+    line = leading(site)
+    assert line.run_pass().granted == (GOOD,)
     ended = site.ledger.runs.get(BAD)
     assert ended.state is RunState.ENDED
     assert ended.exit is not None
     assert ended.exit.kind is ExitKind.INFRASTRUCTURE
     assert "cannot be read from the ledger" in ended.exit.message
     assert "submit it again" in ended.exit.message
-    assert line.run_pass().start == ()
+    assert line.run_pass().granted == ()
 
 
 @pytest.mark.parametrize("column", ["job", "prediction", "demand", "demand_override"])
 def test_a_cut_column_of_one_run_stops_no_pass(site: Site, column: str) -> None:
     damage(site, column, CUT)
-    assert GOOD in PoolQueue(site).run_pass().start
+    assert GOOD in leading(site).run_pass().granted
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_cut_column_of_a_run_that_runs_stops_no_pass_and_no_janitor(
     lease = site.ledger.leases.admit(BAD, "here", DEMAND, reading=None, ttl_s=60)
     assert isinstance(lease, Lease)
     damage(site, column, CUT)
-    assert GOOD in PoolQueue(site).run_pass().start
+    assert GOOD in leading(site).run_pass().granted
     janitor = Janitor(site)
     # Its flow is dead and the user has cancelled it: all that it holds comes back.
     seen = {BAD: PrefectRun(PrefectView.CANCELLING), GOOD: PrefectRun(PrefectView.SCHEDULED)}
@@ -104,7 +104,7 @@ def test_a_cut_column_of_a_run_that_runs_stops_no_pass_and_no_janitor(
 @pytest.mark.parametrize(("column", "table"), [("reading", "node"), ("gpus", "node")])
 def test_a_damaged_row_of_a_node_stops_no_pass(site: Site, column: str, table: str) -> None:
     damage(site, column, '{"x": 1}', table)
-    assert GOOD in PoolQueue(site).run_pass().start
+    assert GOOD in leading(site).run_pass().granted
     assert [each.node.name for each in site.ledger.nodes.all()] == ["here"]
     join_site(site)  # the node's worker writes it anew
     assert heartbeat(site, read_node(site))

@@ -18,9 +18,10 @@ from headway.model.node import GpuReading, NodeState
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.model.size import Size
 from headway.model.trace import Trace
+from headway.node.grants import NodeGrants
 from headway.run.attempt import Attempt
 from headway.run.followed import Followed
-from headway.run.here import CHECKPOINT_FOLDER
+from headway.run.here import CHECKPOINT_FOLDER, checkpoint_age_s
 from headway.run.spec import container_spec, size_variables
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.scheduler import grants
@@ -35,6 +36,7 @@ from headway.views.run_document import size_words
 from headway.views.run_history import history_of
 from headway.views.run_report import markdown
 from tests.support.fence import fence_of, release
+from tests.support.leading import leading
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 
@@ -82,7 +84,7 @@ def known(ledger: Ledger) -> None:
 
 
 def offer(site: Site, job: TrainingJob = JOB) -> PoolQueue:
-    line = PoolQueue(site)
+    line = leading(site)
     line.take_in([Offer(RUN, job.name, job.document(), site.ledger.now())])
     return line
 
@@ -104,7 +106,7 @@ def test_it_starts_with_what_there_is_and_goes_on_with_what_is_left(site: Site) 
     line = offer(site)
     record = site.ledger.runs.get(RUN)
     assert (record.nodes, record.size) == (2, Size(2, 1)), "it waits for the least"
-    assert line.run_pass().start == (RUN,)
+    assert line.run_pass().granted == (RUN,)
     assert held(site) == {"head": 2, "one": 2, "two": 2}
     first = Attempt(site, RUN, JOB, planned=True)
     assert (first.job.nodes, first.job.gpus) == (3, 2)
@@ -123,7 +125,7 @@ def test_it_starts_with_what_there_is_and_goes_on_with_what_is_left(site: Site) 
     lose(site, "two")
     record = site.ledger.runs.get(RUN)
     assert (record.state, record.attempt, record.size) == (RunState.WAITING, 2, Size(2, 1))
-    assert line.run_pass().start == (RUN,)
+    assert line.run_pass().granted == (RUN,)
     assert held(site) == {"head": 2, "one": 2}
     assert site.ledger.runs.get(RUN).node == "head", "where its checkpoint is"
     second = Attempt(site, RUN, JOB, planned=True)
@@ -135,7 +137,7 @@ def test_it_starts_with_what_there_is_and_goes_on_with_what_is_left(site: Site) 
 
 def test_of_what_nothing_is_known_it_starts_with_the_least(site: Site) -> None:
     line = offer(site)
-    assert line.run_pass().start == (RUN,)
+    assert line.run_pass().granted == (RUN,)
     assert len(held(site)) == 2
     assert set(held(site).values()) == {1}
 
@@ -160,7 +162,7 @@ def test_no_size_is_tried_that_no_nodes_could_hold(site: Site) -> None:
 def test_a_quota_limits_the_size(site: Site) -> None:
     known(site.ledger)
     adopt(site, LINE, {"teams": {"default": {"max_gpus": 4}}})
-    assert offer(site).run_pass().start == (RUN,)
+    assert offer(site).run_pass().granted == (RUN,)
     assert sum(held(site).values()) == 4
 
 
@@ -178,10 +180,10 @@ def test_who_comes_between_decision_and_claim_leaves_it_nothing_of_that_size(sit
         return admit(run_id, *given, **more)  # type: ignore[arg-type]
 
     site.ledger.leases.admit = late  # type: ignore[assignment,method-assign]
-    assert line.run_pass().start == ()
+    assert line.run_pass().granted == ()
     assert held(site) == {"two": 2}, "all of its leases or none"
     assert site.ledger.runs.get(RUN).size == Size(2, 1)
-    assert line.run_pass().start == (RUN,)
+    assert line.run_pass().granted == (RUN,)
     assert held(site) == {"two": 2, "head": 2, "one": 2}
 
 
@@ -192,16 +194,16 @@ def test_no_part_goes_to_a_node_that_may_be_lost(
     line = offer(site)
     with monkeypatch.context() as patch:
         patch.setattr(grants, "SILENT_S", -1.0)
-        assert line.run_pass().start == ()
-    assert line.run_pass().start == (RUN,)
+        assert line.run_pass().granted == ()
+    assert line.run_pass().granted == (RUN,)
 
 
 def test_a_claim_that_is_given_back_waits_for_the_least_again(site: Site) -> None:
     known(site.ledger)
     line = offer(site)
-    assert line.run_pass().start == (RUN,)
+    assert line.run_pass().granted == (RUN,)
     assert site.ledger.runs.get(RUN).size == Size(3, 2)
-    line.give_back(RUN)
+    NodeGrants(site).give_back(RUN)
     record = site.ledger.runs.get(RUN)
     assert (record.state, record.attempt, record.size) == (RunState.WAITING, 1, Size(2, 1))
 
@@ -214,14 +216,14 @@ def test_a_run_of_before_has_the_size_of_its_job(site: Site) -> None:
     site.ledger.runs.predict(record.unleased, *Forecaster(site).forecast(fixed))
     record = site.ledger.runs.get(RUN)
     assert (record.nodes, record.size) == (2, None)
-    assert PoolQueue(site).run_pass().start == (RUN,)
+    assert leading(site).run_pass().granted == (RUN,)
     assert held(site) == {"head": 1, "one": 1}
 
 
 def running_on_two(site: Site, line: PoolQueue) -> Path:
     """It runs on two nodes, since the third was away; its newest checkpoint is new."""
     site.ledger.nodes.set_state("two", NodeState.DRAINING, "new fan")
-    assert line.run_pass().start == (RUN,)
+    assert line.run_pass().granted == (RUN,)
     attempt = Attempt(site, RUN, JOB, planned=True)
     lease = attempt.admit()
     assert isinstance(lease, Lease)
@@ -236,31 +238,40 @@ def says(site: Site, left_s: float) -> None:
     site.ledger.progress_snapshots.keep(fence_of(site.ledger, RUN), said)
 
 
+def stopped(site: Site, line: PoolQueue) -> list[str]:
+    """What stops here by a pass that follows a report of the node."""
+    age_s = checkpoint_age_s(site, RUN)
+    ages = {} if age_s is None else {RUN: age_s}
+    heartbeat(site, replace(read_node(site), checkpoint_age_s=ages))
+    line.run_pass()
+    return NodeGrants(site).to_stop()
+
+
 def test_it_grows_at_a_checkpoint_into_room_that_nobody_waits_for(site: Site) -> None:
     known(site.ledger)
     line = offer(site)
     checkpoint = running_on_two(site, line)
     says(site, 3600.0)
     site.ledger.nodes.set_state("two", NodeState.READY, "")
-    assert line.run_pass().preempt == (), "it has written no checkpoint"
+    assert stopped(site, line) == [], "it has written no checkpoint"
     checkpoint.write_text("weights")
     os.utime(checkpoint, (1.0, 1.0))
-    assert line.run_pass().preempt == (), "it wrote none in this attempt"
+    assert stopped(site, line) == [], "it wrote none in this attempt"
     os.utime(checkpoint)
     says(site, 5.0)
-    assert line.run_pass().preempt == (), "it is nearly done"
+    assert stopped(site, line) == [], "it is nearly done"
     says(site, 3600.0)
     other = TrainingJob(
         name="large", image="i", command=["x"], resources=Resources(gpus=2, nodes=2, cpus=0.1)
     )
     waits = "00000000-0000-4000-8000-000000000003"
     line.take_in([Offer(waits, "large", other.document(), site.ledger.now())])
-    assert line.run_pass().preempt == (), "somebody waits for room"
+    assert stopped(site, line) == [], "somebody waits for room"
     site.ledger.runs.finish(
         fence_of(site.ledger, waits), Exit(ExitKind.CANCELLED, None, "over"), Measurement()
     )
-    assert line.run_pass().preempt == (RUN,)
-    assert line.run_pass().preempt == (RUN,), "until it is gone"
+    assert stopped(site, line) == [RUN]
+    assert stopped(site, line) == [RUN], "until it is gone"
 
     attempt = Attempt(site, RUN, JOB, planned=True)
     at = site.ledger.now()
@@ -269,7 +280,7 @@ def test_it_grows_at_a_checkpoint_into_room_that_nobody_waits_for(site: Site) ->
     assert exit_.kind is ExitKind.PREEMPTED
     assert "go on from it at a larger size" in exit_.message
     release(site.ledger, RUN)
-    assert line.run_pass().start == (RUN,)
+    assert line.run_pass().granted == (RUN,)
     assert held(site) == {"head": 2, "one": 2, "two": 2}
     record = site.ledger.runs.get(RUN)
     assert (record.attempt, record.preemptions, record.node) == (2, 1, "head")
@@ -281,7 +292,7 @@ def test_what_does_not_go_on_from_a_checkpoint_does_not_grow(site: Site) -> None
     running_on_two(site, line).write_text("weights")
     says(site, 3600.0)
     site.ledger.nodes.set_state("two", NodeState.READY, "")
-    assert line.run_pass().preempt == ()
+    assert stopped(site, line) == []
 
 
 def test_a_quota_keeps_it_from_growing(site: Site) -> None:
@@ -291,7 +302,7 @@ def test_a_quota_keeps_it_from_growing(site: Site) -> None:
     running_on_two(site, line).write_text("weights")
     says(site, 3600.0)
     site.ledger.nodes.set_state("two", NodeState.READY, "")
-    assert line.run_pass().preempt == ()
+    assert stopped(site, line) == []
 
 
 def test_a_flow_that_nobody_planned_takes_the_least(site: Site) -> None:
@@ -352,7 +363,7 @@ def test_a_run_that_would_outlast_all_dates_starts(site: Site) -> None:
     tried = Trace(short.recipe(), "cpu", 0, None, runtime_s=60.0, cpus=0.1, epochs=1,
                   recipe=short.recipe(), run_id="try")  # fmt: skip
     site.ledger.traces.add([tried])
-    assert offer(site, short).run_pass().start == (RUN,)
+    assert offer(site, short).run_pass().granted == (RUN,)
 
 
 def test_an_estimate_costs_what_is_said_of_the_run(site: Site) -> None:

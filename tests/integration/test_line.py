@@ -15,26 +15,28 @@ from sqlalchemy import text
 from headway.client import Client
 from headway.clock import SystemClock
 from headway.credentials import Address
-from headway.errors import InvalidInput, LedgerUnreachable
+from headway.errors import InvalidInput, LedgerUnreachable, TermOver
 from headway.gateway.submit import rehearse
 from headway.ledger.audit_log import Act
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
-from headway.ledger.tables import NodeRow, SettingRow
+from headway.ledger.runs import Reason
+from headway.ledger.tables import LeaderRow
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.job_text import job_from_document
-from headway.model.lease import Lease, Wait
+from headway.model.lease import Fence, Lease, Resource, Wait
 from headway.model.node import Gpu, GpuReading, NodeState
 from headway.model.prefect_view import News, RunNews
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
 from headway.model.trace import Trace
-from headway.model.turn import Front
+from headway.model.turn import VirtualClock
 from headway.node.flowlock import hold_flow
+from headway.node.grants import NodeGrants, ToStart
 from headway.policy.plan import Start
 from headway.run.here import NodeAttempt
 from headway.scheduler.intake import Offer
 from headway.scheduler.limits import Gates
 from headway.scheduler.planning import preview
-from headway.scheduler.queue import PoolQueue
+from headway.scheduler.queue import Pass, PoolQueue
 from headway.scheduler.why import why
 from headway.settings import Settings
 from headway.site import LINE, Site
@@ -47,6 +49,7 @@ from headway.worker.housekeeping import adopt_blocks
 from headway.worker.pool import PrefectPool
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.fence import fence_of
+from tests.support.leading import leading, term_of
 
 NODES = ("here", "there")
 
@@ -111,7 +114,7 @@ def site_name(sites: dict[str, Site], run_id: str) -> str:
 def only_here(sites: dict[str, Site]) -> PoolQueue:
     """The queue of a pool whose other node takes nothing."""
     sites["there"].ledger.nodes.set_state("there", NodeState.DRAINING, "new fan")
-    return PoolQueue(sites["here"])
+    return leading(sites["here"])
 
 
 def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
@@ -119,8 +122,8 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     first, second = offer("first", age_s=10), offer("second")
     assert line.take_in([first, second]) == []
     seen = line.run_pass()
-    assert names(sites["here"], seen.start) == ["first"]
-    assert line.run_pass().start == ()
+    assert names(sites["here"], seen.granted) == ["first"]
+    assert line.run_pass().granted == ()
     record = sites["here"].ledger.runs.get(second.run_id)
     assert record.state is RunState.WAITING
     assert "of host memory; the largest headroom is" in record.reason
@@ -155,7 +158,7 @@ def test_a_run_follows_another(sites, kind, starts, ends) -> None:
         for name, when in (("good", "ok"), ("bad", "failed"), ("any", "any"))
     }
     line.take_in([first, *chain.values()])
-    assert names(here, line.run_pass().start) == ["first"]
+    assert names(here, line.run_pass().granted) == ["first"]
     good = here.ledger.runs.get(chain["good"].run_id)
     assert good.reason == f"waits for run first ({first.run_id[:8]}) to end well"
     assert good.promised_at is None  # nothing is promised before it may start
@@ -163,7 +166,7 @@ def test_a_run_follows_another(sites, kind, starts, ends) -> None:
     lease = here.ledger.leases.admit(good.run_id, "here", good.demand, reading=None, ttl_s=60.0)
     assert isinstance(lease, Wait)  # whoever asks
     end(here, first, kind)
-    line.run_pass()  # who speaks for the pool ends what will never start
+    line.run_pass()  # it ends what will never start
     told = {name: here.ledger.runs.get(run.run_id) for name, run in chain.items()}
     granted = {name for name, run in told.items() if run.state is RunState.CLAIMED}
     assert granted == starts
@@ -192,7 +195,7 @@ def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
         for name, age_s in (("first", 10), ("second", 0))
     )
     line.take_in([first, second])
-    assert names(here, line.run_pass().start) == ["first"]
+    assert names(here, line.run_pass().granted) == ["first"]
     here.ledger.runs.begin(
         fence_of(here.ledger, first.run_id), container="c", runtime="process", ttl_s=60.0
     )
@@ -215,14 +218,14 @@ def test_everybody_is_told_the_same_start(sites) -> None:
     here, line = sites["here"], only_here(sites)
     offers = [offer(f"job-{at}", age_s=10 - at) for at in range(4)]
     line.take_in(offers[:3])
-    assert line.run_pass().start == (offers[0].run_id,)
+    assert line.run_pass().granted == (offers[0].run_id,)
     here.ledger.runs.begin(
         fence_of(here.ledger, offers[0].run_id), container="c", runtime="process", ttl_s=60.0
     )
     left = ProgressSnapshot(offers[0].run_id, 1, NOT_KEPT_YET, 60.0, 0.5, 60.0, 50.0, 80.0)
     here.ledger.progress_snapshots.keep(fence_of(here.ledger, left.run_id), left)
     at = here.ledger.now()
-    told = PoolQueue(here).run_pass().waiting
+    told = leading(here).run_pass().waiting
 
     def near(moment: str | datetime | None, seconds: float) -> bool:
         when = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
@@ -258,7 +261,7 @@ def test_it_is_said_why_a_run_waits_and_what_would_start_it_earlier(sites) -> No
     here, line = sites["here"], only_here(sites)
     running, ahead, waits = (offer(f"job-{at}", age_s=10 - at) for at in range(3))
     line.take_in([running, ahead, waits])
-    assert line.run_pass().start == (running.run_id,)
+    assert line.run_pass().granted == (running.run_id,)
     here.ledger.runs.begin(
         fence_of(here.ledger, running.run_id), container="c", runtime="process", ttl_s=60.0
     )
@@ -309,7 +312,7 @@ def test_of_a_run_that_starts_while_it_is_asked_about_nothing_contradicts_itself
     starts = offer("starts")
     line.take_in([starts])
     before = here.ledger.runs.get(starts.run_id)
-    assert line.run_pass().start == (starts.run_id,)
+    assert line.run_pass().granted == (starts.run_id,)
     with pytest.raises(InvalidInput, match="it does not wait for its start: it is claimed"):
         why_view(here, before, sees=lambda _team: True)
 
@@ -344,9 +347,9 @@ def test_a_run_whose_last_process_is_still_leaving_is_not_started(sites) -> None
     again = offer("again")
     line.take_in([again])
     with hold_flow(sites["here"].settings.state_dir, again.run_id):
-        assert line.run_pass().start == ()
-        assert sites["here"].ledger.leases.of_run(again.run_id) is None
-    assert line.run_pass().start == (again.run_id,)
+        assert line.run_pass().granted == (again.run_id,)
+        assert NodeGrants(sites["here"]).to_start() == ToStart((), ())
+    assert NodeGrants(sites["here"]).to_start() == ToStart((again.run_id,), ())
 
 
 def test_a_run_is_granted_what_the_ledger_says_it_needs_now(sites) -> None:
@@ -355,26 +358,58 @@ def test_a_run_is_granted_what_the_ledger_says_it_needs_now(sites) -> None:
     grown = offer("grown")
     line.take_in([grown])
     capacity = here.ledger.nodes.get("here").node.capacity
-    with hold_flow(here.settings.state_dir, grown.run_id):
-        line.run_pass()
+    line.run_pass(Gates(pool_paused=True))
     record = here.ledger.runs.get(grown.run_id)
     more = replace(record.demand, host_memory_bytes=capacity.host_memory_bytes)
     here.ledger.runs.predict(fence_of(here.ledger, grown.run_id), record.prediction, more)
-    assert line.run_pass().start == ()
+    assert line.run_pass().granted == ()
     assert here.ledger.leases.of_run(grown.run_id) is None
 
 
-def test_two_nodes_share_the_line_and_no_run_starts_twice(sites) -> None:
-    lines = {name: PoolQueue(site) for name, site in sites.items()}
+def test_the_leader_grants_on_all_nodes_and_the_others_nothing(sites) -> None:
+    line, standby = leading(sites["here"]), leading(sites["there"])
+    assert (line.leads, standby.leads) == (True, False)
     offers = [offer(f"run-{i}", age_s=10 - i) for i in range(4)]
-    for line in lines.values():
-        line.take_in(offers)
-    started = {name: line.run_pass().start for name, line in lines.items()}
-    everywhere = [run_id for runs in started.values() for run_id in runs]
-    assert len(set(everywhere)) == 2
-    assert all(len(runs) == 1 for runs in started.values())
+    for each in (standby, line):
+        assert each.take_in(offers) == []
+    assert standby.run_pass() == Pass()
+    assert len(line.run_pass().granted) == 2
     leases = sites["here"].ledger.leases.live()
     assert sorted(lease.node for lease in leases) == sorted(NODES)
+    for name, site in sites.items():
+        (mine,) = [lease.run_id for lease in leases if lease.node == name]
+        assert NodeGrants(site).to_start() == ToStart((mine,), ())
+        site.ledger.leases.take_up(site.ledger.leases.of_run(mine).fence)
+        assert NodeGrants(site).to_start() == ToStart((), (mine,))  # its flow process has died
+        with hold_flow(site.settings.state_dir, mine):
+            assert NodeGrants(site).to_start() == ToStart((), ())
+
+
+def test_a_leader_whose_term_is_over_writes_nothing(sites) -> None:
+    """As one that was frozen, and wakes up in the middle of a pass."""
+    here, there = sites["here"], sites["there"]
+    frozen, old = leading(here), term_of(here)
+    frozen.take_in([offer("a"), offer("b")])
+    with here.ledger._database.transaction() as session:
+        session.get(LeaderRow, "gpu").expires_at -= timedelta(hours=1)
+    standby = leading(there)
+    assert standby.leads
+    assert frozen.leads  # for all that it knows
+    with pytest.raises(TermOver, match="term 1 of pool gpu is over"):
+        frozen.run_pass()
+    assert here.ledger.leases.live() == []
+    clock = VirtualClock(here.ledger.now())
+    for write in (
+        lambda: here.ledger.turns.keep(old, clock, {}),
+        lambda: here.ledger.runs.set_reasons([Reason("a", Resource.TURN, "no", None)], old),
+        lambda: here.ledger.runs.preempt(Fence("a", 1), "b", old),
+    ):
+        with pytest.raises(TermOver):
+            write()
+    assert len(standby.run_pass().granted) == 2
+    frozen.contend(reaches_prefect=True)
+    assert not frozen.leads
+    assert frozen.run_pass() == Pass()
 
 
 def test_shortest_first_and_priority_before_it(sites) -> None:
@@ -413,7 +448,7 @@ def test_a_quota_holds_a_team_back(sites) -> None:
     line.take_in([offer(f"v{i}", share=0.1, age_s=9 - i, **team) for i in range(2)])
     line.take_in([offer("other", share=0.1)])
     seen = line.run_pass()
-    assert sorted(names(sites["here"], seen.start)) == ["other", "v0"]
+    assert sorted(names(sites["here"], seen.granted)) == ["other", "v0"]
     (reason,) = seen.waiting.values()
     assert reason.startswith("team vision may have 1 run(s) at once and has them; number 1 in")
 
@@ -429,30 +464,28 @@ def test_paused_queues_and_limits_hold(sites) -> None:
     line = only_here(sites)
     line.take_in([offer("a", share=0.1, queue="slow"), offer("b", share=0.1, queue="fast")])
     seen = line.run_pass(Gates(paused=frozenset({"slow"}), queue_limits={"fast": 0}))
-    assert seen.start == ()
+    assert seen.granted == ()
     reasons = {site_name(sites, run_id): reason for run_id, reason in seen.waiting.items()}
     assert reasons["a"] == "work queue slow is paused"
-    assert names(sites["here"], line.run_pass(Gates(pool_limit=1)).start) in (["a"], ["b"])
+    assert names(sites["here"], line.run_pass(Gates(pool_limit=1)).granted) in (["a"], ["b"])
     seen = line.run_pass(Gates(pool_paused=True))
-    assert seen.start == ()
+    assert seen.granted == ()
     assert set(seen.waiting.values()) == {"its work pool is paused"}
-    assert len(line.run_pass().start) == 1
+    assert len(line.run_pass().granted) == 1
 
 
 def test_a_run_bound_to_a_node_starts_there_only(sites) -> None:
-    lines = {name: PoolQueue(site) for name, site in sites.items()}
-    bound = offer("bound", queue="there")
-    for line in lines.values():
-        line.take_in([bound])
-    assert lines["here"].run_pass().start == ()
-    assert lines["there"].run_pass().start == (bound.run_id,)
+    line, bound = leading(sites["here"]), offer("bound", queue="there")
+    line.take_in([bound])
+    assert line.run_pass().granted == (bound.run_id,)
+    assert sites["here"].ledger.leases.of_run(bound.run_id).node == "there"
 
 
 def test_a_lost_node_takes_nothing_and_its_leases_stay(sites, monkeypatch) -> None:
     monkeypatch.setattr("headway.scheduler.snapshot.LOST_AFTER_S", -1.0)
-    line = PoolQueue(sites["here"])
+    line = leading(sites["here"])
     line.take_in([offer("waits")])
-    assert line.run_pass().start == ()
+    assert line.run_pass().granted == ()
 
 
 def test_a_preemptible_run_makes_room_for_a_higher_priority(sites) -> None:
@@ -465,17 +498,31 @@ def test_a_preemptible_run_makes_room_for_a_higher_priority(sites) -> None:
     assert isinstance(lease, Lease)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     line.take_in([offer("same")])
-    assert line.run_pass().preempt == ()
+    line.run_pass()
+    assert NodeGrants(site).to_stop() == []
     high, gates = offer("high", queue="high"), Gates(priorities={"high": 3})
     line.take_in([high])
-    assert line.run_pass(gates).preempt == (low.run_id,)
+    line.run_pass(gates)
+    assert NodeGrants(site).to_stop() == [low.run_id]
     assert site.ledger.runs.get(low.run_id).preempted_for == high.run_id
     # Told once, it stays told until it has gone.
-    assert line.run_pass(gates).preempt == (low.run_id,)
+    line.run_pass(gates)
+    assert NodeGrants(site).to_stop() == [low.run_id]
+
+
+def test_nothing_stops_for_a_run_that_waits_no_more(sites) -> None:
+    line, site = only_here(sites), sites["here"]
+    low, high = offer("low", share=0.1, job={"preemptible": True}), offer("high", share=0.1)
+    line.take_in([low, high])
+    line.run_pass()
+    lease = site.ledger.leases.of_run(low.run_id)
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
+    assert not site.ledger.runs.preempt(lease.fence, high.run_id, term_of(site))
+    assert NodeGrants(site).to_stop() == []
 
 
 def test_what_can_never_run_is_started_so_that_it_says_so(here) -> None:
-    line = PoolQueue(here)
+    line = leading(here)
     wrong = Offer("wrong", "wrong", {"name": "x"}, here.ledger.now())
     other = Offer("other", "nightly", None, here.ledger.now())
     huge = offer("huge", share=1.5)
@@ -483,7 +530,7 @@ def test_what_can_never_run_is_started_so_that_it_says_so(here) -> None:
 
 
 def test_a_run_of_prefects_own_api_is_the_operators_whoever_it_says_it_is(here) -> None:
-    line = PoolQueue(here)
+    line = leading(here)
     said = {"owner": "ada", "team": "vision"}
     came = offer("came", job=said)
     forged = replace(offer("forged", job=said), key="ada/vision/nightly")
@@ -501,7 +548,7 @@ def test_a_run_of_prefects_own_api_is_the_operators_whoever_it_says_it_is(here) 
 
 def test_a_preview_writes_nothing(sites) -> None:
     site = sites["here"]
-    PoolQueue(site).take_in([offer("a"), offer("b")])
+    leading(site).take_in([offer("a"), offer("b")])
     entries = preview(site)(()).entries
     assert len(entries) == 2
     assert site.ledger.leases.live() == []
@@ -509,16 +556,16 @@ def test_a_preview_writes_nothing(sites) -> None:
 
 
 def test_what_is_promised_is_kept_and_the_same_for_all(sites) -> None:
-    """Written by the node that speaks for the pool; the other one, and a new worker, read it."""
+    """Written by the leader; a later one reads it."""
     site = sites["here"]
     line = only_here(sites)
     line.take_in([offer("holder", age_s=200, share=0.6), offer("waits", age_s=100, share=0.6)])
-    assert names(site, line.run_pass().start) == ["holder"]
+    assert names(site, line.run_pass().granted) == ["holder"]
     record = next(r for r in site.ledger.runs.waiting("gpu") if r.name == "waits")
     assert record.promised_at is not None
     assert "should it still wait at" in record_sentence(site, record)
     line.take_in([offer("late", age_s=10, share=0.6)])
-    PoolQueue(site).run_pass()
+    leading(site).run_pass()
     again = site.ledger.runs.get(record.run_id)
     assert (again.tag, again.promised_at) == (record.tag, record.promised_at)
     late = next(r for r in site.ledger.runs.waiting("gpu") if r.name == "late")
@@ -538,12 +585,11 @@ def test_runs_that_wait_for_a_closed_node_leave_the_window_to_the_others(sites) 
     bound = [offer(f"bound-{i}", age_s=1e6 - i, share=0.1, queue="there") for i in range(3)]
     line.take_in([*bound, offer("free", share=0.1)])
     seen = line.run_pass()
-    assert names(site, seen.start) == ["free"]
+    assert names(site, seen.granted) == ["free"]
     assert set(seen.waiting.values()) == {"node there is draining (new fan)"}
     assert len(seen.waiting) == 3
     site.ledger.nodes.set_state("there", NodeState.READY, "")
-    line.run_pass()
-    assert names(site, PoolQueue(sites["there"]).run_pass().start) == ["bound-0", "bound-1"]
+    assert names(site, line.run_pass().granted) == ["bound-0", "bound-1"]
 
 
 def _with_a_gpu(site: Site) -> None:
@@ -591,7 +637,7 @@ def test_a_run_that_waits_for_a_gpu_takes_the_cpu_if_it_ends_sooner_so(
     line.take_in([thrifty])
     before = site.ledger.runs.get(thrifty.run_id)
     assert before.demand.gpus == 1
-    started = line.run_pass().start
+    started = line.run_pass().granted
     after = site.ledger.runs.get(thrifty.run_id)
     if falls_back:
         assert started == (thrifty.run_id,)
@@ -606,165 +652,77 @@ def test_no_more_is_claimed_than_flow_processes_can_begin(sites) -> None:
     most = round(2 * ledger.nodes.get("here").node.capacity.cpus)
     line.take_in([offer(f"short-{n}", age_s=n, share=0.02) for n in range(most + 2)])
     first = line.run_pass()
-    assert len(first.start) == most
+    assert len(first.granted) == most
     assert first.held_up
     assert not line.may_claim()
-    assert line.run_pass().start == ()
-    taken = ledger.leases.of_run(first.start[0])
+    assert line.run_pass().granted == ()
+    grants, here = NodeGrants(sites["here"]), sites["here"]
+    taken = ledger.leases.of_run(first.granted[0])
     ledger.leases.take_up(taken.fence)
     assert line.may_claim()
-    assert not line.may_claim(slots=0)
-    line.give_back(first.start[0])  # too late: a flow process has it
-    line.give_back(first.start[1])
-    assert ledger.runs.get(first.start[0]).state is RunState.CLAIMED
-    assert ledger.runs.get(first.start[1]).state is RunState.WAITING
-    assert len(line.run_pass(slots=1).start) == 1
+    heartbeat(here, replace(read_node(here), slots=most - 1))  # as many as are claimed
+    assert not line.may_claim()
+    grants.give_back(first.granted[0])  # too late: a flow process has it
+    grants.give_back(first.granted[1])
+    assert ledger.runs.get(first.granted[0]).state is RunState.CLAIMED
+    assert ledger.runs.get(first.granted[1]).state is RunState.WAITING
+    assert len(line.run_pass().granted) == 1
+    heartbeat(here, read_node(here))  # its worker has no limit
     again = line.run_pass()
-    assert len(again.start) == 1
+    assert len(again.granted) == 1
     assert again.held_up
 
 
-def test_who_speaks_for_the_pool_calls_the_node_on_which_something_starts(sites) -> None:
-    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
-    calls = sites["there"].ledger.calls
+def test_the_leader_calls_the_node_on_which_something_starts(sites) -> None:
+    line, calls = leading(sites["here"]), sites["there"].ledger.calls
     assert not calls.wait("there", 0.01)
-    both = [offer("a", age_s=10), offer("b")]
-    assert speaker.take_in(both) == []
-    started = speaker.run_pass().start
-    assert speaker.speaks
-    assert not speaker.follows
-    assert calls.wait("there", 10.0)
-    assert not calls.wait("there", 0.01)  # called once
-    mine = other.run_pass().start
-    assert other.follows
-    assert sorted(names(sites["here"], (*started, *mine))) == ["a", "b"]
-    speaker.run_pass()
+    line.take_in([offer("a", age_s=10), offer("b")])
+    assert len(line.run_pass().granted) == 2
+    assert calls.wait("there", 10.0) == [""]
+    line.run_pass()
     assert not calls.wait("there", 0.01)  # nothing of its concern
     calls.send(["here"])
     assert not calls.wait("there", 0.2)
 
 
-def test_who_follows_plans_for_those_alone_that_are_announced_as_the_first(sites) -> None:
-    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
-    ledger = sites["there"].ledger
-    speaker.take_in([offer("a", age_s=30), offer("b", age_s=20), offer("c", age_s=10)])
-    assert len(speaker.run_pass().start) == 1
-    assert len(other.run_pass().start) == 1  # it looks at all of the queue, to know who speaks
-    assert other.follows
-    left = {run.name: run for run in ledger.runs.waiting("gpu")}
-    assert set(left) == {"c"}
-    for each in ledger.leases.live("there"):
-        ledger.runs.finish(each.fence, Exit(ExitKind.OK, 0, "done"), Measurement())
-        ledger.leases.release(each.fence)
-    front = ledger.turns.front("gpu")
-    assert left["c"].run_id in front.run_ids
-    for first in ((), front.run_ids):  # nobody else is looked at
-        heartbeat(sites["here"], read_node(sites["here"]))
-        ledger.turns.announce("gpu", Front(ledger.now(), first))
-        started = other.run_pass(alone=False).start
-        assert len(started) == bool(first)
-    assert names(sites["there"], started) == ["c"]
-    assert other.known() == frozenset()
-
-
-def speaker_and_follower(sites: dict[str, Site]) -> tuple[PoolQueue, PoolQueue]:
-    """The one that speaks for the pool and announces, and the one that follows it."""
-    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
-    speaker.run_pass()
-    other.run_pass()
-    return speaker, other
-
-
-def test_an_old_announcement_is_not_gone_by(sites) -> None:
-    ledger = sites["there"].ledger
-    speaker, other = speaker_and_follower(sites)
-    speaker.take_in([offer("a", age_s=30), offer("b")])  # one for each node
-    front = Front(ledger.now() - timedelta(seconds=20), ())
-    ledger.turns.announce("gpu", front)
-    assert len(other.run_pass(alone=False).start) == 1
-
-
-@pytest.mark.parametrize(("age_s", "holds"), [(20, True), (70, False)])
-def test_an_announcement_is_gone_by_longer_while_its_runs_wait(
-    sites, age_s: int, holds: bool
-) -> None:
-    ledger = sites["there"].ledger
-    speaker, other = speaker_and_follower(sites)
-    bound = offer("last", queue="there")
-    speaker.take_in([offer("a", age_s=30), offer("b", age_s=20), bound])
-    ledger.turns.announce("gpu", Front(ledger.now() - timedelta(seconds=age_s), (bound.run_id,)))
-    started = names(sites["there"], other.run_pass(alone=False).start)
-    assert len(started) == 1
-    assert ("last" in started) is holds
-
-
 def test_what_prefect_tells_of_another_nodes_run_is_passed_on_to_it(sites) -> None:
-    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
+    line, standby = leading(sites["here"]), leading(sites["there"])
     calls = sites["there"].ledger.calls
     assert not calls.wait("there", 0.01)
-    speaker.take_in([offer("a", age_s=10), offer("b")])
-    speaker.run_pass()
-    (run_id,) = other.run_pass().start
+    line.take_in([offer("a", age_s=10), offer("b")])
+    line.run_pass()
     assert calls.wait("there", 10.0) == [""]
-    mine = next(lease.run_id for lease in sites["here"].ledger.leases.live("here"))
+    on = {lease.node: lease.run_id for lease in sites["here"].ledger.leases.live()}
     stranger = str(uuid4())
     for told, heard in (
-        (RunNews(run_id, News.ASKED, "default"), [run_id]),
+        (RunNews(on["there"], News.ASKED, "default"), [on["there"]]),
         (RunNews(stranger, News.SCHEDULED, "there"), [stranger]),
-        (RunNews(run_id, News.COMPLETED, "there"), []),  # its own worker sees that
+        (RunNews(on["there"], News.COMPLETED, "there"), []),  # its own worker sees that
         (RunNews(stranger, News.SCHEDULED, "default"), []),
         (RunNews(stranger, News.ASKED, "there"), []),  # nobody has it
-        (RunNews(mine, News.ASKED, "default"), []),
+        (RunNews(on["here"], News.ASKED, "default"), []),
     ):
-        assert speaker.pass_on(told) is bool(heard)
-        assert not other.pass_on(told)
+        assert line.pass_on(told) is bool(heard)
+        assert not standby.pass_on(told)
         assert calls.wait("there", 10.0 if heard else 0.1) == heard
-
-
-def test_nobody_follows_one_that_was_not_heard_of_lately(sites) -> None:
-    other = PoolQueue(sites["there"])
-    other.run_pass()
-    assert not other.follows  # nobody announces
-    PoolQueue(sites["here"]).run_pass()
-    other.run_pass()
-    assert other.follows
-    assert other.still_follows()
-    with sites["here"].ledger._database.transaction() as session:
-        row = session.get(NodeRow, "here")
-        row.heartbeat_at -= timedelta(seconds=20)
-    assert not other.still_follows()
-    other.run_pass()
-    assert not other.follows
-    assert not other.speaks  # silent for 20 s, it is not lost yet
 
 
 def test_what_waits_is_known_to_who_has_never_looked_at_it(sites) -> None:
     """But for what is suspended: it is offered again when its user wants it to go on."""
-    PoolQueue(sites["here"]).take_in([offer("a", age_s=10), offer("b")])
+    leading(sites["here"]).take_in([offer("a", age_s=10), offer("b")])
     runs = sites["here"].ledger.runs
     first, second = sorted(run.run_id for run in runs.waiting("gpu"))
-    assert PoolQueue(sites["there"]).known() == {first, second}
+    assert leading(sites["there"]).known() == {first, second}
     asked = Exit(ExitKind.PREEMPTED, None, "its user asked for that")
     runs.suspend(runs.get(first).unleased, asked)
-    assert PoolQueue(sites["there"]).known() == {second}
+    assert leading(sites["there"]).known() == {second}
 
 
-def test_nobody_follows_one_that_is_heard_of_and_announces_nothing(sites) -> None:
-    """As where it does not reach Prefect, so that none of its passes comes to an end."""
-    ledger = sites["there"].ledger
-    speaker, other = speaker_and_follower(sites)
-    assert other.still_follows()
-    with ledger._database.transaction() as session:
-        row = session.get(SettingRow, "front_of_the_queue/gpu")
-        row.updated_at -= timedelta(seconds=70)
-    assert not other.still_follows()
-    speaker.run_pass()
-    other.run_pass()
-    assert not other.follows  # so soon it announces only what is new
-    speaker.take_in([offer("a", age_s=30), offer("b"), offer("c")])
-    speaker.run_pass()
-    other.run_pass()
-    assert other.follows
+def test_who_does_not_lead_takes_in_what_trains_nothing(sites) -> None:
+    standby = leading(sites["here"]) and leading(sites["there"])
+    rank = Offer("rank", "rank", None, sites["here"].ledger.now(), queue="there")
+    assert standby.take_in([rank, offer("trains", queue="there")]) == ["rank"]
+    assert sites["here"].ledger.runs.waiting("gpu") == []
 
 
 class Blocks:
@@ -781,7 +739,7 @@ class Blocks:
         return self.nodes
 
 
-def test_what_is_set_for_a_node_is_read_by_the_one_that_speaks_for_the_pool(sites) -> None:
+def test_what_is_set_for_a_node_is_read_by_the_leader(sites) -> None:
     here, there = sites["here"], sites["there"]
 
     def adopted(site: Site, blocks: Blocks, *others: str, follows: bool = False) -> bool:

@@ -40,6 +40,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.fence import fence_of, release
+from tests.support.leading import term_of
 from tests.support.postgresql import with_ledger
 
 GANG = "00000000-0000-4000-8000-000000000001"
@@ -137,7 +138,7 @@ def test_a_gang_stopped_for_another_run_goes_on_later_also_when_rank_0_obeyed_wi
     site: Site, attempt: Attempt
 ) -> None:
     take(site)
-    site.ledger.runs.preempt(fence_of(site.ledger, GANG), GANG)
+    site.ledger.runs.preempt(fence_of(site.ledger, GANG), GANG, term_of(site))
     site.ledger.runs.finish(fence_of(site.ledger, RANK), FAILED, Measurement())
     exit_, _ = attempt.settle(ended(0))
     assert exit_.kind is ExitKind.PREEMPTED

@@ -32,23 +32,21 @@ class Pool:
     async def new_runs(
         self,
         known: Collection[str],
-        orphans: Collection[str],
         _: Any,
         *,
         first_page: int,
         queue: str,
     ) -> list[Any]:
         assert first_page
-        newest = [run for run_id, run in self.waiting.items() if run_id not in known][::-1]
-        return [*newest, *(self.waiting[each] for each in orphans if each in known)]
+        return [run for run_id, run in self.waiting.items() if run_id not in known][::-1]
 
     async def scheduled(self, run_ids: Collection[str]) -> dict[str, Any]:
         self.asked_again += run_ids
         return {each: self.waiting[each] for each in run_ids if each in self.waiting}
 
 
-def part_of(backlog: Backlog, known: Collection[str] = (), orphans: Collection[str] = ()) -> Any:
-    part = asyncio.run(backlog.part(known, orphans, NOON, first_page=10))
+def part_of(backlog: Backlog, known: Collection[str] = ()) -> Any:
+    part = asyncio.run(backlog.part(known, NOON, first_page=10))
     return part, [str(run.id) for run in part]
 
 
@@ -82,9 +80,3 @@ def test_what_was_cancelled_meanwhile_is_not_taken_in(monkeypatch) -> None:
     _, after = part_of(backlog, ids)
     assert after == [name(2)]
     assert sorted(pool.asked_again) == [name(2), name(3)]
-
-
-def test_who_holds_a_lease_does_not_wait_behind_the_others(monkeypatch) -> None:
-    monkeypatch.setattr(backlog_module, "PART", 2)
-    _, ids = part_of(Backlog(cast("Any", Pool(5))), known=[name(4)], orphans=[name(4)])
-    assert ids == [name(4), name(0)]

@@ -8,7 +8,7 @@ from uuid import UUID
 from prefect.client.schemas.objects import FlowRun
 
 from flows.train import train
-from headway.scheduler.queue import Pass
+from headway.node.grants import ToStart
 from headway.worker.offers import TRAIN_PARAMETERS, instructions, offers, refused
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -60,14 +60,14 @@ def test_a_run_is_called_by_its_job_where_prefect_made_up_its_name() -> None:
     nameless = run(3, name="vague-kakapo", parameters={"job": {"name": "x" * 64}})
     runs = {str(each.id): each for each in (made_up, given, nameless)}
     offered = offers(list(runs.values()), NAMES)
-    todo = instructions(offered, [], Pass(), runs)
+    todo = instructions(offered, [], ToStart((), ()), runs)
     assert todo.rename == {str(made_up.id): "bert"}
 
 
 def test_what_prefect_offers_no_more_is_given_back_and_the_rest_starts_once() -> None:
     here, at_once, gone = run(1), run(2, RETRAIN), str(UUID(int=3))
     found = {str(each.id): each for each in (here, at_once)}
-    decided = Pass(start=(gone, str(here.id)))
-    todo = instructions([], [str(at_once.id), str(here.id)], decided, found)
+    granted = ToStart((gone, str(here.id)), (str(UUID(int=4)),))
+    todo = instructions([], [str(at_once.id), str(here.id)], granted, found)
     assert todo.start == (at_once, here)
     assert todo.give_back == (gone,)

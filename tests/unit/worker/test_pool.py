@@ -76,7 +76,7 @@ def pool_of(prefect: Any) -> PrefectPool:
 
 
 def new(prefect: Prefect) -> list[str]:
-    return [str(run.id) for run in asyncio.run(pool_of(prefect).new_runs((), (), NOON))]
+    return [str(run.id) for run in asyncio.run(pool_of(prefect).new_runs((), NOON))]
 
 
 def test_a_run_that_cannot_be_sent_is_refused_and_the_others_are_taken(prefect: Prefect) -> None:
@@ -131,6 +131,6 @@ class LongQueue:
 def test_of_a_long_queue_the_server_sends_little_more_than_what_is_new(unknown, sent) -> None:
     prefect = LongQueue(500)
     known = [str(run.id) for run in prefect.runs[unknown:]]
-    found = asyncio.run(pool_of(prefect).new_runs(known, (), NOON, first_page=10))
+    found = asyncio.run(pool_of(prefect).new_runs(known, NOON, first_page=10))
     assert [run.id for run in found] == [run.id for run in prefect.runs[:unknown]]
     assert prefect.sent == sent

@@ -52,6 +52,7 @@ class Node:
         worker._mended = worker._house_kept = worker._has_successfully_synced = True
         worker._housework, worker._wake = asyncio.Event(), asyncio.Event()
         worker._ended = asyncio.Event()
+        worker._news = asyncio.Event()
         worker._work_pool = WorkPool(
             id=uuid4(), name="p", type="gpu-node", default_queue_id=uuid4()
         )

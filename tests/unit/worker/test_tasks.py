@@ -8,16 +8,18 @@ from asyncio import Event
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
-from uuid import uuid4
+from typing import Any
 
 import anyio
 import pytest
 
 from headway.clock import SystemClock
 from headway.errors import HeadwayError
+from headway.model.node import HostReading, NodeReading
+from headway.node.grants import ToStart
 from headway.scheduler.queue import Pass
 from headway.testing.clock import FakeClock
+from headway.units import GIB
 from headway.worker import gpu_node
 from headway.worker.gpu_node import GpuNodeWorker
 from headway.worker.tasks import NowAndThen, go_on
@@ -102,11 +104,13 @@ def test_the_heartbeat_goes_on_while_the_engine_and_every_other_thread_hang(
     )
     monkeypatch.setattr(gpu_node, "heartbeat", lambda *_: beats.release() or True)
     worker._janitor = SimpleNamespace(stop_container=None)
-    worker._reading = SimpleNamespace(at=SystemClock().now())
+    worker._claims = SimpleNamespace(resting=frozenset())
+    host = HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
+    worker._reading = NodeReading(SystemClock().now(), host)
     worker._sampler = SimpleNamespace(tick=answer.wait)
     worker._wake, worker._housework, worker._mended = Event(), Event(), False
     worker._granted = Event()
-    worker._ended = Event()
+    worker._ended, worker._news, worker._house = Event(), Event(), Event()
     worker._client = worker._events = SimpleNamespace()
     monkeypatch.setattr(gpu_node, "have_fork_server", lambda _: answer.wait())
     monkeypatch.setattr(worker, "_listen", anyio.sleep_forever)
@@ -169,9 +173,8 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     assert pruned == ["site"] * 6  # one step keeps no other from being done
 
 
-def test_what_another_worker_does_for_the_pool_is_done_now_and_then_all_the_same() -> None:
-    """The ledger may hear of one that does not reach Prefect; its node is the first by name."""
-    asked, planned = list[str](), list[bool]()
+def test_who_does_not_lead_looks_at_its_own_work_queue_when_called_and_now_and_then() -> None:
+    asked = list[str]()
 
     class Backlog:
         async def part(self, *_: object, first_page: int, queue: str) -> list[object]:
@@ -184,47 +187,29 @@ def test_what_another_worker_does_for_the_pool_is_done_now_and_then_all_the_same
         def __bool__(self) -> bool:
             return False
 
-    class Queue:
-        follows, called = True, frozenset[str]()
-        lost: ClassVar[list[str]] = []
-
-        def orphans(self) -> list[str]:
-            return self.lost
-
-        def known(self) -> frozenset[str]:
-            return frozenset()
-
-        def take_in(self, offers: list[object]) -> list[str]:
-            return []
-
-        def run_pass(self, slots: int | None, *, alone: bool, resting: set[str]) -> Pass:
-            planned.append(alone)
-            return Pass()
-
     async def no_names(_: object) -> dict[str, object]:
         return {}
 
     clock = FakeClock()
     worker: Any = GpuNodeWorker.__new__(GpuNodeWorker)
     worker._site = SimpleNamespace(settings=SimpleNamespace(node="there"), clock=clock)
-    worker._queue = Queue()
+    worker._queue = SimpleNamespace(
+        leads=False, called=frozenset(), known=frozenset, take_in=lambda _: [], run_pass=Pass
+    )
+    worker._grants = SimpleNamespace(to_stop=list, to_start=lambda: ToStart((), ()))
     worker._backlog, worker._passed, worker._first_page = Backlog(), True, 1
-    worker._thorough_due, worker._own_due = NowAndThen(clock, 30.0), False
-    worker._thorough, worker._wake = False, asyncio.Event()
+    worker._own_queue_due, worker._own_due = NowAndThen(clock, 60.0), False
+    worker._wake = asyncio.Event()
     worker._prefetch_seconds, worker._called, worker._limiter = 10.0, set(), None
     worker._claims = SimpleNamespace(held=frozenset(), resting=frozenset(), add=list)
     worker._submitting_flow_run_ids = set()
     worker._pool = SimpleNamespace(flow_names=no_names, scheduled=no_names, queues=frozenset())
-    for called in (False, True, False, False, False):  # for a run of its own work queue
+    for called in (False, False, True, False, False, False, False):
         worker._own_due = called
         asyncio.run(worker.get_and_submit_flow_runs())
         asyncio.run(worker._get_scheduled_flow_runs())
         clock.sleep(10.0)
-    assert asked == ["", "there", ""]
-    assert not any(planned)  # what it took in is planned by the one that speaks for the pool
-    worker._queue.follows = False
+    assert asked == ["there", "there", "there"]
+    worker._queue.leads = True
     asyncio.run(worker._get_scheduled_flow_runs())
-    assert (asked[-1], planned[-1]) == ("", True)
-    worker._queue.follows, worker._queue.lost = True, [str(uuid4())]
-    asyncio.run(worker._get_scheduled_flow_runs())
-    assert (asked[-1], planned[-1]) == ("", False)  # its flow process died: Prefect is asked
+    assert asked[-1] == ""  # all of the pool's

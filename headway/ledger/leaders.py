@@ -1,0 +1,69 @@
+"""Election: one row for each pool says who schedules it, in which term, and until when.
+
+The row is the lock: a session's lock or an advisory one stays with a process that was stopped, and
+passes no pooler of transactions.
+"""
+
+from datetime import timedelta
+
+from sqlmodel import Session, col, select
+
+from headway.errors import TermOver
+from headway.ledger.columns import insert_new, now
+from headway.ledger.database import Repository
+from headway.ledger.tables import LeaderRow
+from headway.model.term import Leader, Term
+
+
+class Leaders(Repository):
+    """The leader of each pool."""
+
+    def contend(
+        self, pool: str, node: str, holder: str, *, ttl_s: float, after_s: float = 0.0
+    ) -> Leader:
+        """Begin to lead *pool* or go on, where nobody else does; who leads it now.
+
+        Args:
+            pool: The work pool.
+            node: The node of who contends.
+            holder: The process there; it leads at once in the place of an earlier one of its node.
+            ttl_s: Seconds that it leads from now on, unless it contends again.
+            after_s: Only where the leader's time has been over for so long.
+        """
+        with self._database.transaction() as session:
+            row = session.get(LeaderRow, pool, with_for_update=True)
+            if row is None:
+                first = LeaderRow(pool=pool, term=0, node="", holder="", expires_at=now(session))
+                insert_new(session, first)  # unless another one did at this moment
+                row = session.get_one(LeaderRow, pool, with_for_update=True)
+            moment = now(session)
+            own = row.node == node and after_s == 0.0
+            if own or row.expires_at + timedelta(seconds=after_s) <= moment:
+                if row.holder != holder:
+                    row.term, row.node, row.holder = row.term + 1, node, holder
+                row.expires_at = moment + timedelta(seconds=ttl_s)
+            left_s = (row.expires_at - moment).total_seconds()
+            return Leader(Term(pool, row.term), row.node, row.holder, left_s)
+
+    def of(self, pool: str) -> Leader | None:
+        """Who leads *pool*; None before anybody has."""
+        with self._database.reading() as session:
+            row = session.get(LeaderRow, pool)
+            if row is None:
+                return None
+            left_s = (row.expires_at - now(session)).total_seconds()
+            return Leader(Term(pool, row.term), row.node, row.holder, left_s)
+
+
+def in_term(session: Session, term: Term | None) -> None:
+    """Keep *term* from ending until the transaction has; None for who acts for itself alone.
+
+    Raises:
+        TermOver: Another term has begun.
+    """
+    if term is None:
+        return
+    query = select(LeaderRow.term).where(col(LeaderRow.pool) == term.pool)
+    found = session.exec(query.with_for_update(read=True)).one_or_none()
+    if found != term.number:
+        raise TermOver(term.pool, term.number, found or 0)
