@@ -224,8 +224,10 @@ _ADDED = {
         "told_end_at", "suspended_at", "flow_starts", "flow_starts_since", "tag", "promised_at",
         "array_index", "array_id", "after_run_id", "after_when", "ready_attempt", "place",
         "rows_removed_at"),
-    "node": ("identity", "files_url", "files_certificate"),
+    "node": ("identity", "files_url", "files_certificate", "ports"),
     "standing": ("phase",),
+    "trace": ("team",),
+    "lease_port": ("program_port",),
 }  # fmt: skip
 """The columns that the migrations from 0007 on add to the tables of before."""
 
@@ -236,11 +238,10 @@ def take_back_to_0006(url: str) -> None:
     with engine.begin() as connection:
         for table in (
             "notice", "access_token", "audit", "team_uids", "stored", "start_forecast", "job_array",
-            "code", "code_chunk", "submission", "staging", "upload", "gang_ask",
+            "code", "code_chunk", "submission", "staging", "upload", "gang_ask", "leader",
         ):  # fmt: skip
             connection.execute(text(f"DROP TABLE {table}"))
-        if engine.dialect.name == "postgresql":
-            connection.execute(text("DROP FUNCTION refuse_audit_change()"))
+        connection.execute(text("DROP FUNCTION refuse_audit_change()"))
         connection.execute(text("DROP INDEX run_by_told_end"))
         connection.execute(text("DROP INDEX one_run_per_member"))
         connection.execute(text("DROP INDEX run_with_its_rows"))
