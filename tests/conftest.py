@@ -33,6 +33,8 @@ signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 AS_ROOT = os.geteuid() == 0
 NOBODY = (65534, 65534)
 _OURS = "headway-tests-"
+ROOTS_FILES = "/srv"
+"""Programs of root's site without an engine have a /tmp of their own."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -43,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     every session that starts.
     """
     if AS_ROOT and config.option.basetemp is None:
-        config.option.basetemp = tempfile.mkdtemp(prefix=_OURS)
+        config.option.basetemp = tempfile.mkdtemp(prefix=_OURS, dir=ROOTS_FILES)
 
 
 @pytest.hookimpl(optionalhook=True)
