@@ -123,9 +123,9 @@ def hand_in_array(
         raise InvalidInput("array", NOTHING, "give the parameters of its members")
     alone = wanted.model_copy(update={"job": document.values})
     refuse_too_many(site, caller.team, caller.user, array.size)
+    check_members(document.values, array)
     read, goes_to = checked(site, server, caller, alone)
     job = read.job.document()
-    check_members(job, array)
     claim_code(site, read)
     claim_uploads(site, read)
     key = f"{caller.team}/{caller.user}/{wanted.key}" if wanted.key else None

@@ -163,8 +163,9 @@ class Daemon:
         if process is None:
             self._record.unlink(missing_ok=True)
             return False
-        process.send_signal(how)
-        process.resume()  # one that was stopped would not hear of it
+        with suppress(psutil.NoSuchProcess):  # it leaves at this moment
+            process.send_signal(how)
+            process.resume()  # one that was stopped would not hear of it
         if not self._ends_within(grace_s):
             process.kill()
             self._ends_within(_KILLED_S)

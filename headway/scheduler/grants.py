@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
+from headway.errors import LeaseLost
 from headway.forecast import lease_terms
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import NodeRecord
@@ -94,13 +96,29 @@ def _as_planned(site: Site, run: WaitingRun) -> tuple[Demand | None, Prediction 
 
 
 def _is_silent(start: Start, seen: PoolSnapshot) -> bool:
-    """Whether a part of a gang would go to a node that its attempt before may just have lost.
+    """Whether it would go to a node that is not heard of, and not taken for lost yet either."""
+    return not silent_nodes(seen).isdisjoint(admit.node for admit in start.admits)
 
-    It is not heard of, and not taken for lost yet either: then the plan leaves it out.
+
+def silent_nodes(seen: PoolSnapshot) -> set[str]:
+    """Nodes that may have died a moment ago: nobody there would take a grant up."""
+    return {
+        record.node.name
+        for record in seen.nodes
+        if (seen.at - record.heartbeat_at).total_seconds() > SILENT_S
+    }
+
+
+def give_back_untaken(site: Site, seen: PoolSnapshot) -> None:
+    """Give back what no flow process took up: in time, or on a node that is silent.
+
+    A flow process that wakes up later finds that it has no lease.
     """
-    parts = {admit.node for admit in start.admits[1:]}
-    nodes = (record for record in seen.nodes if record.node.name in parts)
-    return any((seen.at - each.heartbeat_at).total_seconds() > SILENT_S for each in nodes)
+    silent = silent_nodes(seen)
+    for lease in seen.leases:
+        if lease.start_by is not None and (lease.start_by < seen.at or lease.node in silent):
+            with suppress(LeaseLost):  # it was taken up at this moment
+                site.ledger.leases.give_back(lease.fence)
 
 
 def rooms(seen: PoolSnapshot) -> dict[str, int]:

@@ -24,7 +24,7 @@ from headway.policy.queue import Queue
 from headway.scheduler.announced import Announced
 from headway.scheduler.cpu_fallback import Fallbacks
 from headway.scheduler.front import held_back, new_turns, queue_of
-from headway.scheduler.grants import grant_starts, mark_stops, room_of
+from headway.scheduler.grants import give_back_untaken, grant_starts, mark_stops, room_of
 from headway.scheduler.growth import run_to_grow
 from headway.scheduler.intake import Intake, Offer
 from headway.scheduler.limits import Gates, read_gates
@@ -171,6 +171,7 @@ class PoolQueue:
         stops = mark_stops(site, term, made, seen, run_to_grow(made, seen, waiting, known))
         site.ledger.calls.send((granted.nodes | stops) - {site.settings.node})
         self._held_up = granted.held_up
+        give_back_untaken(site, seen)
         self._end_in_vain(seen)
         self._keep_turns(term, queue, seen)
         made = self._starts.keep(made, seen, waiting, known.starts)

@@ -9,11 +9,9 @@ import pytest
 from headway.admin.node_removal import remove_node
 from headway.clock import SystemClock
 from headway.errors import InvalidInput
-from headway.model.lease import Demand, Lease
 from headway.model.run import RunState
 from headway.settings import Settings
 from headway.site import Site
-from headway.units import MIB
 from tests.support.site import LiveSite, sleeper, wait_for
 
 pytestmark = pytest.mark.prefect
@@ -43,11 +41,9 @@ def running_there(live: LiveSite, site: Site, retries: int) -> str:
     with live.server() as server:
         job = sleeper(2, retries=retries)
         run_id = server.submit({"job": job}, name="far", tags=[], key=None).run_id
-    wait_for(lambda: run_id in {run.run_id for run in site.ledger.runs.all()}, lambda: run_id)
-    lease = site.ledger.leases.admit(
-        run_id, gone_name(site), Demand(64 * MIB, 0.1), reading=None, ttl_s=60
-    )
-    assert isinstance(lease, Lease), lease
+    lease = wait_for(lambda: site.ledger.leases.of_run(run_id), lambda: run_id)
+    assert lease.node == gone_name(site)
+    site.ledger.leases.take_up(lease.fence)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     return run_id
 

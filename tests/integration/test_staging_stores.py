@@ -17,6 +17,7 @@ from headway.staging.cache import DataCache
 from headway.staging.reader import Credentials, UserReader
 from headway.testing.staging import MemoryIndex
 from headway.units import MIB
+from tests.support.postgresql import with_ledger
 from tests.support.s3 import BUCKET
 
 LAB = "lab-data"
@@ -68,7 +69,7 @@ def test_a_store_in_a_folder_is_data_to_nobody(
     (store / "vision/model").write_bytes(b"theirs")
     (store.parent / "link").symlink_to(store)
     url = SecretStr(f"file://{store.parent}/link")
-    site = Site(Settings(home=tmp_path, store_url=url, node="here"), SystemClock())
+    site = Site(Settings(home=with_ledger(tmp_path), store_url=url, node="here"), SystemClock())
     cache = site.cache_for("", ContainerPolicy(mount_roots=(store.parent,)))
     for uri in (str(store), f"{store}/vision/model", f"file://{store.parent}/link/vision"):
         with pytest.raises(SourceMissing, match="belongs to headway"):

@@ -40,7 +40,7 @@ def test_it_carries_what_lies_beside_the_package_in_a_clone(wheel: Path) -> None
 @pytest.mark.timeout(600)
 def test_a_site_comes_up_trains_and_goes_without_a_clone(wheel: Path, tmp_path: Path) -> None:
     programs = wheels.install(wheel, tmp_path / "environment")
-    home, folder = tmp_path / "user", tmp_path / "folder"
+    home, folder = tmp_path / "u", tmp_path / "folder"
     home.mkdir()
     folder.mkdir()
 
@@ -50,7 +50,7 @@ def test_a_site_comes_up_trains_and_goes_without_a_clone(wheel: Path, tmp_path: 
             env={
                 "HOME": str(home),
                 "PATH": os.defpath,
-                "HEADWAY_HOME": str(home / "headway"),
+                "HEADWAY_HOME": str(home / "h"),
                 "HEADWAY_PORT": port,
                 "HEADWAY_RUNTIME": "process",
             },
