@@ -78,8 +78,9 @@ def test_the_laptop_reaches_the_gateway_and_nothing_else(site: Site) -> None:
 
 def test_a_member_works_from_there_and_another_team_sees_nothing_of_it(site: Site) -> None:
     ada, bob = site.ada, site.bob
-    ports = {"ports": [30001]}
-    path = job(ada, "trains", f"{WRITES} sleep 600", **ports)
+    cpus = next(each["cpus"] for each in ada.json("headway nodes") if each["node"] == "other")
+    most = {"resources": {"host_memory": "64MiB", "cpus": cpus * 0.6}}
+    path = job(ada, "trains", f"{WRITES} sleep 600", **most)
     run = ada.json(f"headway submit {path} --node other")["run_id"]
     until(ada, run, "Running")
     follows = subprocess.Popen(
@@ -90,13 +91,13 @@ def test_a_member_works_from_there_and_another_team_sees_nothing_of_it(site: Sit
     uid = int(follows.stdout.readline())
     assert [follows.stdout.readline().strip() for _ in range(2)] == [CANARY, "written"]
 
-    waits = job(ada, "waits", "true", **ports)
+    waits = job(ada, "waits", "true", **most)
     second = ada.json(f"headway submit {waits} --node other")["run_id"]
     wait_for(
         lambda: [each["run_id"] for each in ada.json("headway queue")] == [second],
         lambda: str(ada.json("headway queue")),
     )
-    assert "30001" in ada.types(f"headway why {second}").stdout
+    assert "cpus" in ada.types(f"headway why {second}").stdout
     assert {each["run_id"] for each in ada.json("headway runs")} == {run, second}
 
     # What another team is told is what it would be told of a run that never was.

@@ -78,7 +78,7 @@ def test_a_site_comes_up_trains_and_goes_without_a_clone(wheel: Path, tmp_path: 
         headway("submit", "--watch", "job.json")
         (run,) = json.loads(headway("runs", "--json"))
         assert (run["name"], run["state"]) == ("digits", "Completed")
-        log = home / "headway/state/fork.log"  # the fork server goes on without what it lacks
+        log = home / "h/state/fork.log"  # the fork server goes on without what it lacks
         assert "cannot be imported" not in log.read_text()
         # Only one of these has room, and the other one is not started where that ends.
         (node,) = json.loads(headway("nodes", "--json"))
