@@ -4,7 +4,7 @@ The row is the lock: a session's lock or an advisory one stays with a process th
 passes no pooler of transactions.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, select
 
@@ -42,17 +42,18 @@ class Leaders(Repository):
                 if row.holder != holder:
                     row.term, row.node, row.holder = row.term + 1, node, holder
                 row.expires_at = moment + timedelta(seconds=ttl_s)
-            left_s = (row.expires_at - moment).total_seconds()
-            return Leader(Term(pool, row.term), row.node, row.holder, left_s)
+            return _leader(row, moment)
 
     def of(self, pool: str) -> Leader | None:
         """Who leads *pool*; None before anybody has."""
         with self._database.reading() as session:
             row = session.get(LeaderRow, pool)
-            if row is None:
-                return None
-            left_s = (row.expires_at - now(session)).total_seconds()
-            return Leader(Term(pool, row.term), row.node, row.holder, left_s)
+            return None if row is None else _leader(row, now(session))
+
+
+def _leader(row: LeaderRow, moment: datetime) -> Leader:
+    left_s = (row.expires_at - moment).total_seconds()
+    return Leader(Term(row.pool, row.term), row.node, row.holder, left_s)
 
 
 def in_term(session: Session, term: Term | None) -> None:

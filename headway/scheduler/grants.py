@@ -45,13 +45,15 @@ def grant_starts(site: Site, term: Term, made: Plan, seen: PoolSnapshot, gates: 
         TermOver: Another scheduler leads the pool by now; what was granted before stays.
     """
     started, nodes, held_up = list[str](), set[str](), set[str]()
-    counts, room = QueueCounts.of(seen.holders), rooms(seen)
+    counts, room, silent = QueueCounts.of(seen.holders), rooms(seen), silent_nodes(seen)
     for start in (entry for entry in made.entries if isinstance(entry, Start)):
         run, node = start.run, start.admits[0].node  # of a gang, rank 0's
         if room[node] <= 0:
             held_up.add(node)
             continue
-        if not counts.may_start(run.queue, gates) or _is_silent(start, seen):
+        if not counts.may_start(run.queue, gates):
+            continue
+        if not silent.isdisjoint(admit.node for admit in start.admits):
             continue
         demand, said = _as_planned(site, run)
         if demand is None or said is None:
@@ -93,11 +95,6 @@ def _as_planned(site: Site, run: WaitingRun) -> tuple[Demand | None, Prediction 
     size = (run.nodes, run.gpus)
     found = next((s for s in said.sizes if (s.demand.nodes, s.demand.gpus) == size), None)
     return (None, None) if found is None else (found.demand, said.of_size(found))
-
-
-def _is_silent(start: Start, seen: PoolSnapshot) -> bool:
-    """Whether it would go to a node that is not heard of, and not taken for lost yet either."""
-    return not silent_nodes(seen).isdisjoint(admit.node for admit in start.admits)
 
 
 def silent_nodes(seen: PoolSnapshot) -> set[str]:

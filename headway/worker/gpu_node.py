@@ -127,7 +127,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._ended = asyncio.Event()
         self._news = asyncio.Event()
         self._house = asyncio.Event()
-        self._mended = self._house_kept = self._passed = self._grants_seen = False
+        self._mended = self._house_kept = self._passed = False
         self._called: set[str] = set()
         self._first_page = PAGE
         self._own_due = True
@@ -292,7 +292,6 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
     def _tell_pages(self, decided: Pass) -> None:
         for run_id in (*decided.refused, *decided.granted):
             self._pages.over(run_id)
-            self._grants_seen = True
             self._granted.set()
         for run_id, sentence in decided.waiting.items():
             self._pages.say(run_id, sentence, logged=run_id in decided.logged)
@@ -322,9 +321,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         await tell_people(self._site)
 
     async def _call_members(self) -> None:
-        """Let the next members of arrays come: at once after a grant here, now and then for all."""
-        granted, self._grants_seen = self._grants_seen, False
-        if (granted or self._queue.leads) and await call_members(self._site, self._pool):
+        """Let the next members of arrays come: at once after a grant, and now and then."""
+        if self._queue.leads and await call_members(self._site, self._pool):
             self._wake.set()
 
     @property

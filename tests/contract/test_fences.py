@@ -25,10 +25,10 @@ from headway.model.run import (
     StepState,
 )
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
-from headway.model.term import Term
 from headway.model.trace import Trace
 from headway.units import GIB
 from tests.support.fence import fence_of, release
+from tests.support.leading import term_in
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 OK = Exit(ExitKind.OK, 0, "done")
@@ -127,10 +127,6 @@ def all_that_is_known(ledger: Ledger) -> tuple[object, ...]:
     )
 
 
-def term(ledger: Ledger) -> Term:
-    return ledger.leaders.contend("gpu", "node-a", "worker", ttl_s=60.0).term
-
-
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("stale", [removed_node, claimed_elsewhere, claimed_since])
 def test_a_stale_attempt_writes_nothing(
@@ -144,7 +140,7 @@ def test_a_stale_attempt_writes_nothing(
     assert (caught.value.run_id, caught.value.attempt) == ("a", fence.attempt)
     assert caught.value.cause
     ledger.leases.release(fence)
-    assert not ledger.runs.preempt(fence, "a", term(ledger))
+    assert not ledger.runs.preempt(fence, "a", term_in(ledger))
     assert all_that_is_known(ledger) == before
     run = ledger.runs.get("a")
     assert (run.state, run.node, run.container) == (RunState.RUNNING, "node-b", "on-b")

@@ -64,12 +64,12 @@ from headway.model.run import (
 from headway.model.run_warning import Silent, SilentFailure
 from headway.model.staged import CacheUse, HeldSet, Staging
 from headway.model.start_forecast import StartForecast
-from headway.model.term import Term
 from headway.model.trace import Trace
 from headway.model.turn import Turn, VirtualClock
 from headway.policy.lending import LEND_AFTER_S
 from headway.units import GIB
 from tests.support.fence import fence_of, release
+from tests.support.leading import term_in
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND_LEASE = (
@@ -1009,10 +1009,6 @@ def test_a_gang_that_gives_back_leaves_its_ranks_to_the_attempt_before(ledger: L
 # --- tags and promises ---
 
 
-def term(ledger: Ledger) -> Term:
-    return ledger.leaders.contend("gpu", "node-a", "worker", ttl_s=60.0).term
-
-
 def turns(ledger: Ledger) -> tuple[Mapping[str, Turn], VirtualClock | None]:
     seen = ledger.pools.snapshot("gpu", {})
     return seen.turns, seen.clock
@@ -1023,12 +1019,12 @@ def test_a_tag_and_a_promise_are_given_once(ledger: Ledger) -> None:
     enqueue(ledger, "b")
     assert turns(ledger) == ({}, None)
     first = VirtualClock(NOON, {"red": 1.5})
-    ledger.turns.keep(term(ledger), first, {"a": Turn(3.25), "b": Turn(4.0, NOON)})
+    ledger.turns.keep(term_in(ledger), first, {"a": Turn(3.25), "b": Turn(4.0, NOON)})
     assert turns(ledger) == ({"a": Turn(3.25), "b": Turn(4.0, NOON)}, first)
     # What was left open is added; what is there stays, whoever says something else.
     later = VirtualClock(NOON + timedelta(hours=1), {"red": 2.5})
     another = {"a": Turn(9.0, NOON), "b": Turn(9.0, NOON + timedelta(hours=9))}
-    ledger.turns.keep(term(ledger), later, another)
+    ledger.turns.keep(term_in(ledger), later, another)
     assert turns(ledger) == ({"a": Turn(3.25, NOON), "b": Turn(4.0, NOON)}, later)
     assert ledger.pools.snapshot("another", {}).clock is None
 
@@ -1036,7 +1032,7 @@ def test_a_tag_and_a_promise_are_given_once(ledger: Ledger) -> None:
 def test_another_attempt_keeps_them_and_a_retry_begins_anew(ledger: Ledger) -> None:
     granted(ledger, "a", Demand(GIB))
     turn = Turn(3.25, NOON)
-    ledger.turns.keep(term(ledger), VirtualClock(NOON), {"a": turn})
+    ledger.turns.keep(term_in(ledger), VirtualClock(NOON), {"a": turn})
     (holder,) = ledger.pools.snapshot("gpu", {}).holders
     assert (holder.tag, holder.promised_at) == (3.25, NOON)
     preempted = Exit(ExitKind.PREEMPTED, None, "for another")
@@ -1053,7 +1049,7 @@ def test_a_clock_that_cannot_be_read_stops_nobody(ledger: Ledger) -> None:
     ledger.settings.put("virtual_clock/gpu", {"at": "yesterday"})
     enqueue(ledger, "a")
     assert turns(ledger) == ({}, None)
-    ledger.turns.keep(term(ledger), VirtualClock(NOON), {"a": Turn(1.0)})
+    ledger.turns.keep(term_in(ledger), VirtualClock(NOON), {"a": Turn(1.0)})
     assert turns(ledger) == ({"a": Turn(1.0)}, VirtualClock(NOON))
 
 

@@ -30,11 +30,11 @@ def have_database(settings: Settings, clock: Clock, say: Callable[[str], None]) 
         if old_ledger(settings).exists():  # broken off before its last step
             put_aside(settings)
         return start_database(settings, clock, say)
-    if old_ledger(settings).exists():
-        take_over(settings, clock, say)
-        return True
     try:
-        note_database(settings, make_database(settings, clock, say))
+        if old_ledger(settings).exists():
+            take_over(settings, clock, say)
+        else:
+            note_database(settings, make_database(settings, clock, say))
     except HeadwayError:
         database_daemon(settings).stop(signal.SIGINT, 60.0)
         raise

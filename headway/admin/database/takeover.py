@@ -9,7 +9,6 @@ from headway.clock import Clock
 from headway.errors import HeadwayError
 from headway.ledger.copying import Copied, copy_ledger, not_ended, not_ended_in_prefect
 from headway.node.daemon import (
-    database_daemon,
     gateway_daemon,
     guard_daemon,
     server_daemon,
@@ -36,7 +35,7 @@ class NotTakenOver(HeadwayError):
 
 
 def take_over(settings: Settings, clock: Clock, say: Say) -> None:
-    """Bring a site on SQLite into a PostgreSQL of its own, which is started.
+    """Bring a site on SQLite into a PostgreSQL of its own, which stays started if this fails.
 
     It may be broken off at any point: the site is in PostgreSQL from the moment at which the
     address is noted, and until then on SQLite, of which only the names of files change.
@@ -48,14 +47,10 @@ def take_over(settings: Settings, clock: Clock, say: Say) -> None:
         LedgerError: The old ledger cannot be read.
     """
     _check_ended(settings)
-    try:
-        url = make_database(settings, clock, say)
-        _stop_who_writes(settings)
-        _check_ended(settings)  # a run may have been handed in meanwhile
-        copied = copy_ledger(old_ledger(settings), url)
-    except HeadwayError:
-        database_daemon(settings).stop(signal.SIGINT, 60.0)
-        raise
+    url = make_database(settings, clock, say)
+    _stop_who_writes(settings)
+    _check_ended(settings)  # a run may have been handed in meanwhile
+    copied = copy_ledger(old_ledger(settings), url)
     note_database(settings, url)
     put_aside(settings)
     _tell(settings, copied, say)
