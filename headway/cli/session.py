@@ -151,8 +151,7 @@ def _shell_in(client: "Client", run_id: str, back: str) -> int:
     from headway.credentials import find_address
     from headway.errors import GatewayRefused, GatewayUnreachable
     from headway.settings import read_settings
-    from headway.views.run_document import outcome
-    from headway.views.watch import state_line
+    from headway.views.watch import outcome, state_line
 
     clock, line, refused_s = SystemClock(), "", 0.0
     try:

@@ -297,11 +297,6 @@ def _lease(lease: Lease) -> dict[str, Any]:
     }
 
 
-def outcome(state: str) -> int:
-    """Exit status of the command line for a run that ended in *state*."""
-    return 0 if state == "Completed" else 1
-
-
 def is_over(seen: ListedRun) -> bool:
     """Whether nothing more will happen to the run, as far as Prefect knows."""
     return seen.state_type in {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}

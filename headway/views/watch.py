@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headway.clock import Clock
 from headway.errors import GatewayRefused, SiteUnreachable, may_come_back
 from headway.units import format_duration
-from headway.views.run_document import outcome
 from headway.views.terminal import log_line, plain
 
 if TYPE_CHECKING:
@@ -43,6 +42,11 @@ class Gateway(Protocol):
 
     def log_of(self, run_id: str) -> Log:
         """Its log."""
+
+
+def outcome(state: str) -> int:
+    """Exit status of the command line for a run that ended in *state*."""
+    return 0 if state == "Completed" else 1
 
 
 def watch_run(gateway: Gateway, run_id: str, clock: Clock, *, machine: bool) -> int:

@@ -32,12 +32,12 @@ from headway.views.run_document import (
     comparison,
     diagnostics_view,
     is_over,
-    outcome,
     run_details,
     run_view,
 )
 from headway.views.run_history import RunHistory
 from headway.views.site_snapshot import RunProgress
+from headway.views.watch import outcome
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SEEN = ListedRun("id-1", "flights", "SCHEDULED", "AwaitingHeadroom", "said by Prefect", "t", {})
