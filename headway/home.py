@@ -38,6 +38,8 @@ PROGRAMS = "postgresql"
 """Folder for programs of PostgreSQL, where the system has none."""
 _LEFT = frozenset({_SAMPLES, PROGRAMS, "database"})
 """What is in a home and is not closed: public, or another account's."""
+CLOSED_HOMES_DATABASE = "database-"
+"""How folders in `ROOT_HOME` begin that are databases of root's sites below closed folders."""
 _PASSED = frozenset({"runs", "cache", "secrets", "work", "environments", "users"})
 TOLD_FOLDER, GANG_FOLDER = "told", "gang-"
 """How folders in a run's begin that are headway's, and in which its program finds what it is told.
@@ -104,7 +106,8 @@ def settle(home: Path) -> None:
         raise InvalidInput("HEADWAY_HOME", str(home), allowed, where="environment")
     have_passable(home)
     for entry in os.scandir(home):
-        if entry.is_symlink() or entry.name in _LEFT:
+        others = entry.name.startswith(CLOSED_HOMES_DATABASE)
+        if entry.is_symlink() or entry.name in _LEFT or others:
             continue
         if not entry.is_dir():
             _close(Path(entry.path))
@@ -122,7 +125,8 @@ def _not_own(home: Path) -> str:
     if owner != os.geteuid():
         return f"it belongs to uid {owner}, not to {os.geteuid()}"
     names = {each.name for each in home.iterdir()}
-    others = sorted(name for name in names - _NAMES if not name.startswith(".node."))
+    own = (".node.", CLOSED_HOMES_DATABASE)
+    others = sorted(name for name in names - _NAMES if not name.startswith(own))
     if names & _MARKS or not others:
         return ""
     return f"it holds other things ({', '.join(others[:3])}), which would be closed to others"
@@ -166,7 +170,8 @@ def ballast_given_up(home: Path, say: Callable[[str], None]) -> Iterator[bool]:
 def _have_ballast(home: Path, ballast: Path) -> None:
     disk = os.statvfs(home)
     wanted_bytes = min(_BALLAST_BYTES, disk.f_blocks * disk.f_frsize // _BALLAST_SHARE)
-    if ballast.exists() or disk.f_bavail * disk.f_frsize < 2 * wanted_bytes + _SHORT_BYTES:
+    room = disk.f_bavail * disk.f_frsize >= 2 * wanted_bytes + _SHORT_BYTES
+    if ballast.exists() or not room or _not_own(home):
         return
     with ballast.open("xb") as file:
         try:

@@ -10,8 +10,8 @@ from headway.clock import Clock
 from headway.errors import GatewayRefused, SiteUnreachable, may_come_back
 from headway.model.run import ExitKind
 from headway.views.array_table import array_counts, end_text
-from headway.views.watch import outcome
 from headway.views.terminal import plain
+from headway.views.watch import outcome
 
 _POLL_S = 1.0
 _AWAY_S = 2.0

@@ -9,6 +9,7 @@ import pytest
 from headway.errors import InvalidInput
 from headway.home import (
     ROOT_HOME,
+    ballast_given_up,
     have_passable,
     node_identity,
     passable,
@@ -108,14 +109,21 @@ def test_a_folder_of_other_things_is_no_home(tmp_path: Path) -> None:
     for place, why in ((tmp_path, r"other things \(log\)"), (tmp_path / "log", "no directory")):
         before = mode(place)
         place.chmod(0o755)
-        with pytest.raises(InvalidInput, match=why):
+        with pytest.raises(InvalidInput, match=why), ballast_given_up(place, print):
             settle(place)
         assert mode(place) == 0o755
+        assert not (tmp_path / "ballast").exists()
         place.chmod(before)
     with pytest.raises(NotADirectoryError):
         have_passable(tmp_path / "log")
     (tmp_path / "node.id").write_text("x")
     settle(tmp_path)  # what an operator has put beside it
+
+
+def test_a_home_may_hold_databases_of_roots_sites_below_closed_folders(tmp_path: Path) -> None:
+    (tmp_path / "database-744032a5e072").mkdir(mode=0o711)
+    settle(tmp_path)
+    assert mode(tmp_path / "database-744032a5e072") == 0o711
 
 
 @pytest.mark.parametrize("left", ["nothing", "root's", "somebody's"])

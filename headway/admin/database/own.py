@@ -15,7 +15,7 @@ from headway.admin.database.cluster import LONGEST_FOLDER, UNFINISHED, Cluster
 from headway.admin.database.upgrade import finish_upgrade, upgrade
 from headway.clock import Clock
 from headway.errors import HeadwayError, InvalidInput
-from headway.home import PROGRAMS, ROOT_HOME
+from headway.home import CLOSED_HOMES_DATABASE, PROGRAMS, ROOT_HOME
 from headway.ledger import hosting
 from headway.model.document import HIDDEN
 from headway.node.daemon import database_daemon
@@ -180,7 +180,8 @@ def _folder(settings: Settings) -> Path:
     home = settings.home.resolve()
     ways = [each for each in (home, *home.parents) if each.exists()]
     if os.geteuid() == 0 and not all(each.stat().st_mode & stat.S_IXOTH for each in ways):
-        return ROOT_HOME / f"database-{hashlib.sha256(str(home).encode()).hexdigest()[:12]}"
+        name = hashlib.sha256(str(home).encode()).hexdigest()[:12]
+        return ROOT_HOME / f"{CLOSED_HOMES_DATABASE}{name}"
     return home / "database"
 
 
