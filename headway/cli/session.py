@@ -103,7 +103,6 @@ def session(
         "requirements": requirements,
         "user_folder": user_folder,
         "max_runtime": limit,
-        "retries": 0,
     }
     document["session"] |= {"idle": idle}
     document |= {"name": name} if name else {}
@@ -129,8 +128,10 @@ def _started(kind: str, arguments: tuple[str, ...]) -> dict[str, Any]:
     if kind in _KINDS:
         if arguments:
             raise click.UsageError(f"{kind} takes no arguments")
-        command = ["sh", "-c", _KINDS[kind]]
-        return {"name": kind, "command": command, "session": {"shell": kind == "shell"}}
+        started = {"name": kind, "command": ["sh", "-c", _KINDS[kind]]}
+        if kind == "shell":  # nobody would be in the shell of another attempt
+            return started | {"session": {"shell": True}, "retries": 0}
+        return started | {"session": {}}
     if kind.isdecimal():
         if not arguments:
             raise click.UsageError(f"say what listens there: headway session {kind} -- PROGRAM …")

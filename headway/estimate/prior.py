@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable
 
 from headway.model.job import TrainingJob
-from headway.model.job_types import MIN_MEMORY_BYTES
 from headway.model.lease import ANY_PORT, Basis, Demand, Sharing
 from headway.model.node import NodeSpace
 from headway.model.run import Prediction
@@ -21,6 +20,9 @@ HOST_FACTOR = 10
 """Bytes of host memory for each byte of data set."""
 HOST_FLOOR_BYTES = 512 * MIB
 """The least of any rule: an interpreter with a framework loaded needs so much."""
+LEAST_BYTES = 64 * MIB
+"""The least that runs of before can say: next to a tighter bound a program that was changed a
+little is killed, and nobody could use what is saved."""
 GUESS_BYTES = 2 * GIB
 """Of a job without GPUs of which nothing is known; with a small data set, too, it is the framework
 that needs the memory."""
@@ -86,8 +88,7 @@ def demand_for(
     if resources.host_memory != "auto":
         host_bytes, host_basis = resources.host_memory, Basis.DECLARED
     elif predicted.host_peak_bytes is not None:
-        # A program that took next to nothing: the engine starts no container with less.
-        host_bytes = max(predicted.host_peak_bytes, MIN_MEMORY_BYTES)
+        host_bytes = max(predicted.host_peak_bytes, LEAST_BYTES)
         host_basis = Basis.PREDICTED
     else:
         host_bytes, host_basis = prior_host_bytes(known_bytes, host_guess_bytes), Basis.PRIOR

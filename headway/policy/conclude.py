@@ -75,7 +75,7 @@ def conclude(end: AttemptEnd) -> Ended | Again:
     had all that a node of the site could give.
     """
     kind = end.exit_.kind
-    if not runs_again(end.exit_, end.retries, end.before) and not _was_guessed(end):
+    if not runs_again(end.exit_, end.retries, end.before) and not _was_not_named(end):
         return Ended(end.exit_)
     if kind is ExitKind.PREEMPTED:
         return Again(end.exit_, end.override)
@@ -125,16 +125,19 @@ def _with_more_host_memory(end: AttemptEnd, had: Had) -> Ended | Again:
     if more is None:
         return _had_all(end, "all the host memory that a node could give")
     all_of_it = ", all that a node could give" if more == largest else ""
-    guessed = {"host_memory_guessed": True} if _was_guessed(end) else {}
+    guessed = {"host_memory_guessed": True} if _was_not_named(end) else {}
     asks = {"host_memory_bytes": more, **guessed}
     return _again(end, f" with {format_size(more)}{all_of_it}", asks)
 
 
-def _was_guessed(end: AttemptEnd) -> bool:
-    """Whether it was killed for too small a guess: more is tried, up to what a node could give."""
+def _was_not_named(end: AttemptEnd) -> bool:
+    """Whether it was killed for memory that its job had not named, but the site.
+
+    More is tried then, up to what a node could give.
+    """
     if end.exit_.kind is not ExitKind.OUT_OF_MEMORY or end.had is None or not end.retries:
         return False
-    first = end.had.demand.host_memory_basis is Basis.PRIOR
+    first = end.had.demand.host_memory_basis in {Basis.PRIOR, Basis.PREDICTED}
     return first or bool(end.override.get("host_memory_guessed"))
 
 

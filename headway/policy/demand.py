@@ -9,11 +9,15 @@ from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Node, NodeSpace, is_of_type
 from headway.model.run import PROGRAM_FAILURES, Exit, ExitKind
 from headway.policy.admission import possible
+from headway.units import MIB
 
 RETRY_FACTOR = 1.5
 """A run killed for memory comes back with this much more of what was declared or learned."""
 GUESS_FACTOR = 2.0
 """The same of what was only guessed, or raised before and still not enough."""
+_LEAST_RETRY_BYTES = 512 * MIB
+"""The least that is tried next where the job has not named what was not enough: programs differ
+by more than small ones take."""
 
 
 def raised(demand: Demand, override: Mapping[str, Any] | None) -> Demand:
@@ -130,8 +134,11 @@ def after_out_of_memory(demand: Demand, peak_bytes: int | None, largest_bytes: i
     Returns:
         None when it had all that there is.
     """
-    had_bytes = max(demand.host_memory_bytes, peak_bytes or 0)
-    more_bytes = min(round(had_bytes * _factor(demand.host_memory_basis)), largest_bytes)
+    had_bytes, basis = max(demand.host_memory_bytes, peak_bytes or 0), demand.host_memory_basis
+    more_bytes = round(had_bytes * _factor(basis))
+    if basis in {Basis.PRIOR, Basis.PREDICTED}:
+        more_bytes = max(more_bytes, _LEAST_RETRY_BYTES)
+    more_bytes = min(more_bytes, largest_bytes)
     return more_bytes if more_bytes > demand.host_memory_bytes else None
 
 

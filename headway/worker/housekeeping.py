@@ -1,8 +1,7 @@
 """What the worker does for its node beside the queue, in turns: settings, and what differs."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -24,10 +23,8 @@ log = get_logger("worker.gpu-node")
 
 _NODE = "headway-node"
 _ANSWER_S = 10.0
-"""So long the janitor waits for Prefect; then it goes on without."""
-_PASS_S = 4.0
-"""So long it waits for a pass over the queue, which may itself be waiting for Prefect. Both
-together, and its pause, are less than the 15 s in which a cancelled run is to be stopped."""
+"""So long the janitor waits for Prefect; then it goes on without. That and its pause are less
+than the 15 s in which a cancelled run is to be stopped."""
 
 
 async def adopt_blocks(
@@ -114,33 +111,15 @@ async def mend(
     """
     in_thread = anyio.to_thread.run_sync
     away = not await pool.is_reachable()
-    async with _between_passes(pool, 0.0 if away else _PASS_S) as between:
-        runs = await in_thread(partial(janitor.unsettled, called, whole=whole, line=line))
-        starting = frozenset(str(run_id) for run_id in pool.claimed())
-    if not between:
-        untaken = await in_thread(site.ledger.leases.unstarted, site.settings.node)
-        starting |= {lease.run_id for lease in untaken}
+    runs = await in_thread(partial(janitor.unsettled, called, whole=whole, line=line))
+    # A grant that no pass has seen yet is among the untaken ones: they are read after the runs.
+    untaken = await in_thread(site.ledger.leases.unstarted, site.settings.node)
+    starting = frozenset({*map(str, pool.claimed()), *(lease.run_id for lease in untaken)})
     prefect = await _views(pool, [run.run_id for run in runs], 0.0 if away else _ANSWER_S)
     mendings = await in_thread(janitor.round, runs, prefect, starting)
     for mending in mendings:
         await _write(site, pool, mending)
     return bool(mendings)
-
-
-@asynccontextmanager
-async def _between_passes(pool: PrefectPool, wait_s: float) -> AsyncIterator[bool]:
-    """Between a grant and its note among the claimed lies a pass: not half of one is read.
-
-    Yields whether no pass goes on. One that waits for Prefect must not keep the janitor.
-    """
-    free = False
-    with anyio.move_on_after(wait_s):
-        free = await pool.passing.acquire()
-    try:
-        yield free
-    finally:
-        if free:
-            pool.passing.release()
 
 
 async def _views(pool: PrefectPool, run_ids: list[str], wait_s: float) -> Mapping[str, PrefectRun]:

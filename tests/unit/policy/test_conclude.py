@@ -90,7 +90,7 @@ def test_more_host_memory_until_there_is_no_more() -> None:
     )
 
 
-def test_a_guess_grows_until_it_is_enough_whatever_the_retries() -> None:
+def test_memory_that_no_job_named_grows_until_it_is_enough_whatever_the_retries() -> None:
     """2, 4, 8, 16 GiB: three kills of a small guess must not end a job of 10 GiB."""
     had = replace(HAD, demand=Demand(2 * GIB), host_peak_bytes=2 * GIB)
     again = conclude(end(ExitKind.OUT_OF_MEMORY, had, before=Failures(program=2)))
@@ -105,7 +105,10 @@ def test_a_guess_grows_until_it_is_enough_whatever_the_retries() -> None:
     assert again.override["host_memory_bytes"] == 8 * GIB
     assert isinstance(conclude(end(ExitKind.OUT_OF_MEMORY, had, retries=0)), Ended)
     learned = replace(had, demand=Demand(2 * GIB, host_memory_basis=Basis.PREDICTED))
-    over = conclude(end(ExitKind.OUT_OF_MEMORY, learned, before=Failures(program=2)))
+    again = conclude(end(ExitKind.OUT_OF_MEMORY, learned, before=Failures(program=2)))
+    assert isinstance(again, Again)
+    named = replace(had, demand=Demand(2 * GIB, host_memory_basis=Basis.DECLARED))
+    over = conclude(end(ExitKind.OUT_OF_MEMORY, named, before=Failures(program=2)))
     assert isinstance(over, Ended)
 
 

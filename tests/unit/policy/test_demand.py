@@ -17,7 +17,7 @@ from headway.policy.demand import (
     survives_the_site,
     within,
 )
-from headway.units import GIB
+from headway.units import GIB, MIB
 
 NODE = Node("n", "p", Capacity(8, 64 * GIB), Reserve(0, 4 * GIB))
 SPACE = NodeSpace(NODE, 60 * GIB)
@@ -79,6 +79,14 @@ def test_a_killed_run_gets_more_at_most_all_there_is(basis, peak_gib, more_gib):
     more = raised(demand, {"host_memory_bytes": 6 * GIB})
     assert more == Demand(6 * GIB, cpus=2.0, host_memory_basis=Basis.RETRY)
     assert raised(demand, None) is demand
+
+
+def test_a_run_killed_for_the_little_that_others_needed_gets_much_more():
+    """Else a script that was changed would be killed at 7, 11 and 22 MiB."""
+    learned = Demand(7 * MIB, host_memory_basis=Basis.PREDICTED)
+    assert after_out_of_memory(learned, None, 30 * GIB) == 512 * MIB
+    named = replace(learned, host_memory_basis=Basis.DECLARED)
+    assert after_out_of_memory(named, None, 30 * GIB) == round(10.5 * MIB)
 
 
 @pytest.mark.parametrize(

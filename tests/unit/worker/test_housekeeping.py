@@ -89,14 +89,12 @@ class OneRun:
         self.meanwhile()
         return done
 
-    def mend(self, *, while_passing: bool = False) -> list[str]:
+    def mend(self) -> list[str]:
         """The states that are written in one round."""
         client, site = cast("Any", self.prefect), cast("Any", self)
 
         async def once() -> None:
             pool = PrefectPool(client, "gpu", frozenset)
-            if while_passing:
-                await pool.passing.acquire()
             await mend(site, site, pool, (), whole=True, line=True)
 
         asyncio.run(asyncio.wait_for(once(), PATIENCE_S))
@@ -143,10 +141,9 @@ def test_nobody_waits_for_a_prefect_that_is_not_there(
     one: OneRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user who cancels in an outage would wait as long as a round does."""
-    for limit in ("_ANSWER_S", "_PASS_S"):
-        monkeypatch.setattr(housekeeping, limit, 10 * PATIENCE_S)
+    monkeypatch.setattr(housekeeping, "_ANSWER_S", 10 * PATIENCE_S)
     one.prefect.socket.close()
-    one.mend(while_passing=True)
+    one.mend()
     assert one.seen == [PrefectView.UNKNOWN]
 
 
@@ -157,12 +154,7 @@ def test_what_prefect_said_counts_though_the_rest_did_not_come(one: OneRun) -> N
     assert one.unknown == {str(UUID(int=at)) for at in range(101, 150)}
 
 
-def test_a_pass_that_waits_for_prefect_does_not_hold_the_janitor_up(
-    one: OneRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Which claims it has made so far is not known then: none of them is given back."""
-    monkeypatch.setattr(housekeeping, "_PASS_S", 0.01)
-    one.mend(while_passing=True)
-    assert one.starting == [{"claimed"}]
+def test_what_is_granted_and_not_taken_up_is_starting(one: OneRun) -> None:
+    """As the next attempt of a run whose flow process is just leaving: the next pass starts it."""
     one.mend()
-    assert one.starting[1:] == [frozenset()]
+    assert one.starting == [{"claimed"}]
