@@ -37,8 +37,8 @@ class Kind:
     """Its time limit: it lasts no longer, whatever others do."""
     team: str = field(default="", repr=False)  # draws are seeded by what is shown of it
     """Whose run it is, of which those of others tell nothing; empty where all may know."""
-    session: bool = field(default=False, repr=False)
-    """It lasts as long as somebody works with it, of which runs that are none say nothing."""
+    serves: bool = field(default=False, repr=False)
+    """A session, or with ports: it lasts as long as it is used, of which others say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Usual:
         if "" in values or math.inf in values:
             return None
         team = "" if self._shared else kind.team
-        return (group.words, team, *values, *(("session",) if kind.session else ()))
+        return (group.words, team, *values, *(("serves",) if kind.serves else ()))
 
     def _of(self, kind: Kind) -> Found | None:
         for group in _GROUPS:
@@ -138,7 +138,7 @@ def _kind(job: Mapping[str, Any], owner: str, team: str) -> Kind:
         gpus=job_gpus(job) * job_nodes(job),
         limit_s=parse_duration(limit) if isinstance(limit, str) else limit or math.inf,
         team=team,
-        session=job.get("session") is not None,
+        serves=job.get("session") is not None or bool(job.get("ports")),
     )
 
 

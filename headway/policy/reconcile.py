@@ -148,7 +148,8 @@ def reconcile(seen: Situation) -> Actions:
     if seen.state is RunState.ENDED:
         return _after_the_end(seen)
     if seen.prefect is PrefectView.UNKNOWN:
-        return ()
+        # What an attempt before has left goes, whatever Prefect says: `down` stops the server.
+        return _free(seen) if seen.state is RunState.WAITING else ()
     if seen.prefect in _UNWANTED and not _suspension_lost(seen):
         return _end_what_nobody_wants(seen)
     if seen.state is RunState.WAITING:

@@ -154,8 +154,10 @@ def left_of(
     whole = length(learnt, kind_of_run(record), usual)
     if whole is None:
         return None
-    begun = record.started_at or now
-    return whole.left(max((now - begun).total_seconds(), 0.0))
+    lasted_s = max((now - (record.started_at or now)).total_seconds(), 0.0)
+    if learnt is None and lasted_s > whole.high_s:
+        return None  # it is not like those: a service, which never ends, would be about to
+    return whole.left(lasted_s)
 
 
 def _cut(span: Span) -> Span:

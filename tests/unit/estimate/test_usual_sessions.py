@@ -1,4 +1,4 @@
-"""Sessions last as long as they are used, which other runs say nothing of."""
+"""What serves a port lasts as long as it is used, which other runs say nothing of."""
 
 from headway.estimate.usual import Kind, Lasted, Usual, kind_of
 
@@ -7,7 +7,7 @@ JOB = {"name": "notes", "image": "python:3.11", "max_runtime": "28800s"}
 
 def test_a_session_is_not_told_by_runs_that_are_none() -> None:
     run, session = kind_of(JOB, "ada", "team"), kind_of({**JOB, "session": {}}, "ada", "team")
-    assert session.session
+    assert session == kind_of({**JOB, "ports": [12345]}, "ada", "team")
     usual = Usual([Lasted(run, 2.0)] * 20)
     assert usual.of(run) is not None
     assert usual.of(session) is None
