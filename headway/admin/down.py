@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypedDict
 
-from headway.admin.processes import only_one, start_guard
+from headway.admin.database.own import NoDatabase, start_database
+from headway.admin.processes import StartFailed, only_one, start_guard
 from headway.admin.round_here import round_here
 from headway.admin.supervisor import stop_supervisor
 from headway.clock import Clock
@@ -121,7 +122,8 @@ def _stop_last(
         say(f"the guard stays, since {', '.join(alive)} goes on; `headway up` takes it up")
     elif guard_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
         stopped.append("guard")
-    if (alive or elsewhere) and then is not AtDown.STOP and settings.owns_database:
+    needed = alive or (elsewhere and then is not AtDown.STOP)
+    if needed and settings.owns_database:
         say("the database stays for what goes on; another `headway down` behind it stops it")
     elif database_daemon(settings).stop(signal.SIGINT, 60.0):  # last: the others write to it
         stopped.append("database")
@@ -178,6 +180,7 @@ def _end_runs(site: Site, say: Say, then: AtDown, *, worked: bool) -> list[str]:
         return []
     requeued, limit_s = [], math.inf
     try:
+        start_database(settings, site.clock, say)  # where something lives after it has died
         with PrefectServer(settings.api_url, auth=site_auth(settings), timeout_s=5.0) as server:
             _end_beside(site, server, flows)
             under_way = site.ledger.runs.on_node(settings.node) if then is AtDown.STOP else []
@@ -192,7 +195,7 @@ def _end_runs(site: Site, say: Say, then: AtDown, *, worked: bool) -> list[str]:
                 _end_flows(site, flows, (signal.SIGKILL,))
                 limit_s = 0.0
             left = _see_them_end(site, server, flows, limit_s)
-    except LedgerError as error:
+    except (LedgerError, NoDatabase, StartFailed) as error:
         say(f"runs were left as they are: {error}")
         return []
     if then is AtDown.STOP:
