@@ -25,8 +25,10 @@ from headway.run.follow import Watched
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
+from headway.trees import remove
 from headway.units import MIB, format_size
 from samples.local_image import PYTHON, build
+from tests.support import postgresql
 
 LIMIT_BYTES = 300 * MIB
 MEMORY_BYTES = 512 * MIB
@@ -88,6 +90,58 @@ pairs = []
 while time.time() < end:
     pairs.append(socket.socketpair()); fd = fill("f", unlink=True)
     socket.send_fds(pairs[-1][0], [b"m"], [fd]); os.close(fd); n += 1; told(n * 8 * 2**20, n)
+""",
+    "in a folder that is moved": """
+import ctypes
+libc = ctypes.CDLL(None)
+watch = libc.inotify_init()
+for each in ("a", "b"):
+    os.mkdir(each)
+    for _ in range(2000): os.close(os.open(f"{each}/{_}", os.O_CREAT))
+def late(name):
+    found = []
+    for each in ("a", "b"):
+        os.mkdir(f"{each}/{name}"); found.append(os.listdir(each).index(name))
+        os.rmdir(f"{each}/{name}")
+    return min(found)
+name = max(map("x{}".format, range(50)), key=late)
+os.mkdir(f"a/{name}"); into = os.open(f"a/{name}", os.O_RDONLY)
+time.sleep(3); begun = time.time()
+if os.fork() == 0:
+    places = {libc.inotify_add_watch(watch, each.encode(), 0x20): each for each in ("a", "b")}
+    at = "a"
+    while time.time() < end:
+        events = os.read(watch, 4096)
+        if places[events[-16]] == at:
+            to = "b" if at == "a" else "a"
+            os.rename(f"{at}/{name}", f"{to}/{name}"); at = to
+    os._exit(0)
+os.chdir(into)
+while time.time() < end:
+    os.close(fill(f"f{n}")); n += 1; told(n * 8 * 2**20, n)
+""",
+    "in io_uring": """
+import ctypes
+libc = ctypes.CDLL(None)
+rings = []
+while time.time() < end:
+    ring = libc.syscall(425, 4, ctypes.create_string_buffer(120))
+    fd = fill("f", unlink=True)
+    if ring < 0 or libc.syscall(427, ring, 2, ctypes.byref(ctypes.c_int(fd)), 1) < 0:
+        rings.append(os.dup(fd))
+    rings.append(ring); os.close(fd); n += 1; told(n * 8 * 2**20, n)
+""",
+    "under mounts": """
+import ctypes
+libc = ctypes.CDLL(None)
+held = []
+if libc.unshare(0x10020000) == 0:
+    open("/proc/self/setgroups", "w").write("deny")
+while time.time() < end:
+    os.close(fill("f")); os.close(os.open(f"m{n}", os.O_WRONLY | os.O_CREAT))
+    if libc.mount(b"f", f"m{n}".encode(), b"", 4096, None):
+        held.append(os.open("f", os.O_RDONLY))
+    os.unlink("f"); n += 1; told(n * 8 * 2**20, n)
 """,
 } | {
     place: f"""
@@ -168,6 +222,7 @@ def run(
         log.seek(max(0, attempt.log.stat().st_size - 4096))
         tail = log.read().decode(errors="replace")
     attempt.clean_up()
+    remove(site.settings.runs_dir / attempt.run_id)
     return End(exit_.kind.value, followed.runtime_s, told_s, tail)
 
 
@@ -206,8 +261,8 @@ def kept(site: Site, number: int, image: str, way: str) -> bool:
 def late(site: Site, number: int, image: str, way: str) -> bool:
     """Print how late the time limit and a cancellation come while *way* goes on."""
     # Its log counts against its disk; here another limit has to end it.
-    limited = run(site, number, image, ENDLESS[way], disk="20GiB", limit_s=STOPPED_AFTER_S)
-    cancelled = run(site, number + 1, image, ENDLESS[way], disk="20GiB", cancel_s=STOPPED_AFTER_S)
+    limited = run(site, number, image, ENDLESS[way], disk="12GiB", limit_s=STOPPED_AFTER_S)
+    cancelled = run(site, number + 1, image, ENDLESS[way], disk="12GiB", cancel_s=STOPPED_AFTER_S)
     lates = [
         each - STOPPED_AFTER_S for each in (limited.lasted_s, limited.told_s, cancelled.told_s)
     ]
@@ -231,7 +286,9 @@ def main() -> int:
         image = build("python", PYTHON) if runtime == "docker" else ""
         with tempfile.TemporaryDirectory(prefix="floods-") as home:
             Path(home).chmod(0o755)
-            settings = Settings(home=Path(home), runtime=runtime, node="here")
+            settings = Settings(
+                home=postgresql.with_ledger(Path(home)), runtime=runtime, node="here"
+            )
             site = Site(settings, SystemClock())
             join_site(site)
             print(f"{runtime}: {format_size(LIMIT_BYTES)} of disk asked for")
@@ -240,6 +297,7 @@ def main() -> int:
                     continue
                 judge = kept if way in WRITES else late
                 all_good &= judge(site, 1 + 2 * number, image, way)
+    postgresql.stop_shared()
     return 0 if all_good else 1
 
 

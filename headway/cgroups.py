@@ -10,12 +10,14 @@ import errno
 import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 _NO_LIMIT_BYTES = 2**60
 """Version 1 writes "no limit" as a number near 2⁶³; no machine has an exbibyte."""
+_FREEZE_S = 1.0
 _REMOVE_TRIES = 50
 _REMOVE_PAUSE_S = 0.02
 
@@ -225,6 +227,35 @@ class Cgroups:
         folder = self._cpu_folder(group)
         return None if folder is None else folder / "cgroup.procs"
 
+    def freezable(self, group: str) -> Path | None:
+        """Have *group*, made where need be; the file by which a process joins it to be `frozen`."""
+        folder = self._freezer(group)
+        if folder is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / "cgroup.procs"
+
+    def _freezer(self, group: str) -> Path | None:
+        return self._folder("freezer" if "freezer" in self._mounts else "", group)
+
+    @contextmanager
+    def frozen(self, group: str) -> Iterator[bool]:
+        """Nothing in *group* runs meanwhile; False where that cannot be had."""
+        folder, gives_up_s = self._freezer(group), time.monotonic() + _FREEZE_S
+        is_frozen = folder is not None and _freeze(folder, freeze=True)
+        while is_frozen and folder is not None and not _has_frozen(folder):
+            time.sleep(0.001)
+            is_frozen = time.monotonic() < gives_up_s
+        try:
+            yield is_frozen
+        finally:
+            self.thaw(group)
+
+    def thaw(self, group: str) -> None:
+        """Have *group* run, also where who froze it is gone."""
+        if (folder := self._freezer(group)) is not None:
+            _freeze(folder, freeze=False)
+
     def group_of(self, pid: int) -> str | None:
         """Path of the group that accounts for the memory of *pid*; None when it is gone."""
         return _groups(Path(f"/proc/{pid}")).get(self._memory)
@@ -272,6 +303,20 @@ class Cgroups:
         for root in {mount_point for _, mount_point in self._mounts.values()}:
             for folder, _, _ in os.walk(root / group.lstrip("/"), topdown=False):
                 _remove_folder(Path(folder))
+
+
+def _freeze(folder: Path, *, freeze: bool) -> bool:
+    for file, words in (("freezer.state", ("THAWED", "FROZEN")), ("cgroup.freeze", ("0", "1"))):
+        with suppress(OSError):
+            if (folder / file).exists():
+                (folder / file).write_text(words[freeze])
+                return True
+    return False
+
+
+def _has_frozen(folder: Path) -> bool:
+    told = _table(folder / "cgroup.events").get("frozen") == 1
+    return told or _text(folder / "freezer.state").strip() == "FROZEN"
 
 
 def _groups(proc: Path) -> dict[str, str]:

@@ -29,7 +29,7 @@ _TICK_S = 0.25
 _READER_S = 0.25
 """So long the limits wait for who reads the log: usually that is enough, and all is in step."""
 _GPU_EVERY_S = 2.0
-_CANCELLATION_EVERY_S = 1.0
+_CANCELLATION_EVERY_S = 0.5
 _PASS_ON_EVERY_S = 0.5
 _USAGE_EVERY_S = 0.5
 """The memory peak is put together from these readings; one costs 0.3 ms."""

@@ -1,6 +1,7 @@
 """What the site does for one attempt while its container runs (port `follow.Upkeep`)."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
@@ -59,6 +60,7 @@ class AttemptUpkeep:
                 "its owner's folder": lambda: tuple(attempt.user_folders.values()),
                 "elsewhere in its container": self._own_folders,
             },
+            partial(self._site.runtime.frozen, attempt.container),
         )
 
     def keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:

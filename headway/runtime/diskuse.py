@@ -1,9 +1,10 @@
 """How much disk a run has taken: what lies below its directories, and what it holds open."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG, S_ISSOCK
@@ -24,6 +25,11 @@ _MOST_OPEN = 500_000
 """Open files of one run that are looked at."""
 _MOST_BLIND = 3
 """Counts one after the other that could not see all."""
+_HIDDEN_BYTES = 16 << 20
+"""So much more than was counted may the disks lose, before those who write are held for a count."""
+_MOST_FROZEN_S = 3.0
+_PAUSE_PER_FROZEN_S = 50.0
+"""They are held for a fiftieth of the time at most, however much others write on these disks."""
 
 
 def entries(roots: Sequence[Path]) -> Iterator[int]:
@@ -104,26 +110,39 @@ class _Taken:
     files: int = 0
 
 
+_Count = dict[str, _Taken]
+
+
 class DiskMeter:
     """Measures some places again and again, in a thread of its own: nobody waits for it.
 
     Args:
         clock: Tells when to begin again.
         places: What each is called → gives its directories.
+        frozen: While it is entered and gives True nobody writes there. A count in which folders
+            are moved misses them; one that would explain less than the disks have lost is done
+            again so.
     """
 
     def __init__(
         self,
         clock: Clock,
         places: Mapping[str, Callable[[], Sequence[Path]]],
+        frozen: Callable[[], AbstractContextManager[bool]] = lambda: nullcontext(False),
     ) -> None:
         self._clock = clock
         self._places = places
+        self._frozen = frozen
         self._known, self._counted = self._nothing(), self._nothing()
+        self._told = self._known
         self._counting = Thread()
         self._next_s = 0.0
+        self._next_frozen_s = 0.0
+        self._explained: tuple[int, int] | None = None
+        """By how much more was lost than counted, when nobody wrote; None before."""
         self._ends = False
         self._blind = 0
+        self._is_blind = False
         self.peak_bytes = 0
         """Most that all places had together."""
 
@@ -134,15 +153,19 @@ class DiskMeter:
             pids: Processes that write there: what they removed and hold open counts.
             wait_s: Time after which the count goes on beside the caller.
         """
+        # A count that has ended since is not replaced before somebody has heard of it.
+        counts = [] if self._known is self._told else [self._known]
         if not self._counting.is_alive() and self._clock.monotonic_s() >= self._next_s:
             # A daemon, since a file system that does not answer must not keep its process.
             self._counting = Thread(target=self._count, args=(tuple(pids),), daemon=True)
             self._counting.start()
         if self._counting.ident is not None:
             self._counting.join(wait_s)
-        known, counted = self._known, self._counted
+        self._told = self._known
+        counts += [self._told, self._counted]
         highest = {
-            name: max(known[name], counted[name], key=lambda each: each.bytes) for name in known
+            name: max((of[name] for of in counts), key=lambda each: each.bytes)
+            for name in self._told
         }
         self.peak_bytes = max(self.peak_bytes, sum(each.bytes for each in highest.values()))
         disks = ((name, _disk(folders())) for name, folders in self._places.items())
@@ -175,28 +198,69 @@ class DiskMeter:
         self._ends, self._next_s = False, 0.0
         return self.measure(wait_s=float(10**6))
 
-    def _nothing(self) -> dict[str, _Taken]:
+    def _nothing(self) -> _Count:
         return {name: _Taken() for name in (*self._places, _REMOVED)}
 
     def _count(self, pids: tuple[int, ...]) -> None:
-        began_s, blind = time.thread_time(), 0
-        self._counted = counted = self._nothing()
+        began_s = time.thread_time()
         try:
-            for name, size in self._entries(pids):
-                if self._ends:
-                    return
-                if size is None:
-                    blind = 1
-                    continue
-                counted[name].bytes += size
-                counted[name].files += 1
+            lost = self._lost()
+            counted = self._counted_once(pids)
+            if counted is not None and self._hides_some(lost, counted):
+                counted = self._counted_frozen(pids, counted)
         except EngineUnreachable:  # it knows which folders they are
             return
-        before, now = (sum(t.bytes for t in of.values()) for of in (self._known, counted))
-        self._known, self._blind = counted, blind and self._blind + 1
+        if counted is None:
+            return
+        before, now = (sum(each.bytes for each in of.values()) for of in (self._known, counted))
+        self._known, self._blind = counted, self._is_blind and self._blind + 1
         factor = _GROWING_PAUSE_PER_CPU_S if now > before else _PAUSE_PER_CPU_S
         pause_s = factor * (time.thread_time() - began_s)
         self._next_s = self._clock.monotonic_s() + pause_s
+
+    def _counted_once(self, pids: tuple[int, ...], most_s: float = math.inf) -> _Count | None:
+        """What there is; None where that takes longer, or nobody waits for it any more."""
+        until_s = self._clock.monotonic_s() + most_s
+        self._counted = counted = self._nothing()
+        self._is_blind = False
+        for name, size in self._entries(pids):
+            if self._ends or self._clock.monotonic_s() > until_s:
+                return None
+            if size is None:
+                self._is_blind = True
+                continue
+            counted[name].bytes += size
+            counted[name].files += 1
+        return counted
+
+    def _hides_some(self, lost: tuple[int, int], counted: _Count) -> bool:
+        """Whether the disks lack more than when it was known what lies there, and than counted."""
+        if self._explained is None:
+            return True
+        beyond = (
+            now - then for now, then in zip(_beyond(lost, counted), self._explained, strict=True)
+        )
+        return max(beyond) > _HIDDEN_BYTES and self._clock.monotonic_s() >= self._next_frozen_s
+
+    def _counted_frozen(self, pids: tuple[int, ...], seen: _Count) -> _Count:
+        """What there is while nobody writes; what was *seen*, where that cannot be had."""
+        began_s = self._clock.monotonic_s()
+        with self._frozen() as is_frozen:
+            counted = self._counted_once(pids, _MOST_FROZEN_S) if is_frozen else seen
+            if counted is not None:
+                self._explained = _beyond(self._lost(), counted)
+        now_s = self._clock.monotonic_s()
+        self._next_frozen_s = now_s + _PAUSE_PER_FROZEN_S * (now_s - began_s)
+        return counted or seen
+
+    def _lost(self) -> tuple[int, int]:
+        """Bytes, and files at their least, for which the disks of all places have no room."""
+        rooms = {}
+        for folder in (each for folders in self._places.values() for each in folders()):
+            with suppress(OSError):
+                room = os.statvfs(folder)
+                rooms[folder.stat().st_dev] = room.f_bfree * room.f_frsize, room.f_ffree
+        return -sum(free for free, _ in rooms.values()), -sum(files for _, files in rooms.values())
 
     def _entries(self, pids: tuple[int, ...]) -> Iterator[tuple[str, int | None]]:
         for name, folders in self._places.items():
@@ -205,6 +269,16 @@ class DiskMeter:
         beside = [folder for folders in self._places.values() for folder in folders()]
         for held in removed_but_open(pids, beside):
             yield _REMOVED, held
+
+
+def _beyond(lost: tuple[int, int], counted: _Count) -> tuple[int, int]:
+    """How much more was *lost* than counted, in bytes: of content, and of files at their least."""
+    taken = counted.values()
+    lost_bytes, lost_files = lost
+    return (
+        lost_bytes - sum(each.bytes for each in taken),
+        (lost_files - sum(each.files for each in taken)) * LEAST_BYTES,
+    )
 
 
 def _disk(folders: Sequence[Path]) -> tuple[int, int, int, int] | None:

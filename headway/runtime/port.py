@@ -8,6 +8,7 @@ fake is `headway.testing.runtime.FakeRuntime`. All three pass the contract in
 
 import enum
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -217,6 +218,10 @@ class Runtime(Protocol):
             ContainerMissing: No such container.
             RuntimeFailure: It does not run, or this runtime starts no commands.
         """
+        ...
+
+    def frozen(self, name: str) -> AbstractContextManager[bool]:
+        """Nothing of the container runs meanwhile; False where that cannot be had."""
         ...
 
     def own_folders(self, name: str) -> tuple[Path, ...]:

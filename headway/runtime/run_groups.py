@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Container
+from contextlib import AbstractContextManager
 
 from headway.cgroups import Cgroups
 from headway.errors import RuntimeFailure
@@ -50,6 +51,14 @@ class RunGroups:
             log.warning("the CPUs of container %s are no weight: %s", name, error)
             return False
         return True
+
+    def frozen(self, name: str) -> AbstractContextManager[bool]:
+        """Nothing in the group of container *name* runs meanwhile; False where that cannot be."""
+        return self.cgroups.frozen(self.path(name))
+
+    def thaw(self, name: str) -> None:
+        """Have it run again, also where who froze it is gone: else no signal reaches it."""
+        self.cgroups.thaw(self.path(name))
 
     def remove(self, name: str) -> None:
         """Remove the group of container *name*, which is gone. Idempotent."""

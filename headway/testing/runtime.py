@@ -4,7 +4,7 @@ import enum
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -268,6 +268,10 @@ class FakeRuntime:
             execution = FakeExecution(self.machine.commands.get(command.arguments, CommandScript()))
             self._get(name).executions.append(execution)
             return execution
+
+    def frozen(self, name: str) -> AbstractContextManager[bool]:  # noqa: ARG002 - the port's
+        """It cannot be had."""
+        return nullcontext(False)
 
     def own_folders(self, name: str) -> tuple[Path, ...]:  # noqa: ARG002 - the port's
         """None: nothing is written."""

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -278,6 +278,7 @@ class DockerRuntime:
         """SIGTERM, *grace_s* to obey, SIGKILL. A container that is gone is fine."""
         if self.inspect(name) is None:
             return
+        self._run_groups.thaw(name)
         with ordering(f"stop container {name}"):
             try:
                 self.engine.api.stop(name, timeout=math.ceil(grace_s))
@@ -287,6 +288,7 @@ class DockerRuntime:
     def remove(self, name: str) -> None:
         """Kill if need be and remove, its cgroup too. Idempotent."""
         if self.inspect(name) is not None:
+            self._run_groups.thaw(name)
             with ordering(f"remove container {name}"):
                 try:
                     self.engine.api.remove_container(name, force=True, v=True)
@@ -316,6 +318,10 @@ class DockerRuntime:
         reading = self._groups.read(group)
         if reading is not None:
             self._peaks[name] = self._peaks.get(name, MemoryPeak()).after(reading)
+
+    def frozen(self, name: str) -> AbstractContextManager[bool]:
+        """Nothing of it runs meanwhile; False without groups of headway's own."""
+        return self._run_groups.frozen(name)
 
     def own_folders(self, name: str) -> tuple[Path, ...]:
         """Its writable layer, and the volumes that its image declares."""

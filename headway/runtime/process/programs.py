@@ -187,7 +187,7 @@ class ProcessRuntime:
         if running.exists():
             return
         noted = Noted.read(folder)
-        doors = [self._weighed(name, noted), self._bounded(name, noted)]
+        doors = [self._weighed(name, noted), self._bounded(name, noted), self._freezable(name)]
         try:
             _start_shim(folder, ":".join(filter(None, doors)))
         except (OSError, subprocess.SubprocessError) as error:  # EAGAIN, ENOMEM, a stuck disk
@@ -217,6 +217,13 @@ class ProcessRuntime:
         except OSError as error:
             log.warning("the memory of container %s is held by its watchdog alone: %s", name, error)
             return ""
+
+    def _freezable(self, name: str) -> str:
+        """The file by which the program joins a group that can be frozen; empty for none."""
+        with contextlib.suppress(OSError):
+            if self._has_groups:
+                return str(self._run_groups.cgroups.freezable(self._run_groups.path(name)) or "")
+        return ""
 
     @property
     def _has_groups(self) -> bool:
@@ -263,6 +270,7 @@ class ProcessRuntime:
         noted = Noted.read(folder)
         if noted is None or not noted.began or noted.ended:
             return
+        self._run_groups.thaw(name)
         program = noted.running.get("program")
         if program is not None and _lives(program):
             with contextlib.suppress(ProcessLookupError):
@@ -319,6 +327,7 @@ class ProcessRuntime:
         folder = self._folder(name)
         noted = Noted.read(folder)
         if noted is not None and noted.began and not noted.ended:
+            self._run_groups.thaw(name)
             self._kill(folder, noted)
         gone = self._folders / f".gone-{secrets.token_hex(8)}"
         with contextlib.suppress(FileNotFoundError):
@@ -342,6 +351,10 @@ class ProcessRuntime:
             host_used_bytes=used.get("used_bytes"),
             cpu_s=used.get("cpu_s"),
         )
+
+    def frozen(self, name: str) -> contextlib.AbstractContextManager[bool]:
+        """Nothing of it runs meanwhile; False without control groups."""
+        return self._run_groups.frozen(name)
 
     def own_folders(self, name: str) -> tuple[Path, ...]:
         """What it sees in the place of /tmp and its like, where it was given its own."""

@@ -1,6 +1,8 @@
 """How much disk is taken, counted a little at a time."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from socket import AF_UNIX, recv_fds, send_fds, socket, socketpair
 from threading import Event, current_thread, main_thread
@@ -59,6 +61,69 @@ def test_nobody_waits_for_a_count(tmp_path: Path) -> None:
     )  # nor is a second begun
     go_on.set()
     assert sum(use.used_bytes for use in meter.measure_all()) >= 4 * MIB
+
+
+def test_a_count_that_nobody_has_heard_of_is_not_replaced(tmp_path: Path) -> None:
+    fill(tmp_path / "file", 4 * MIB)
+    clock, go_on, counted = FakeClock(), Event(), Event()
+
+    def folders() -> tuple[Path, ...]:
+        if current_thread() is not main_thread():
+            go_on.wait(30.0)
+        return (tmp_path,)
+
+    @contextmanager
+    def frozen() -> Iterator[bool]:
+        yield False
+        counted.set()
+
+    meter = DiskMeter(clock, {"here": folders}, frozen)
+    meter.measure(wait_s=0.0)
+    go_on.set()
+    assert counted.wait(30.0)
+    (tmp_path / "file").unlink()
+    clock.sleep(60.0)
+    assert meter.measure(wait_s=30.0)[0].used_bytes >= 4 * MIB
+    clock.sleep(60.0)
+    assert meter.measure(wait_s=30.0)[0].used_bytes < MIB
+
+
+def test_what_was_moved_under_the_count_is_found_while_nobody_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, lost, times = FakeClock(), [0, 0], []
+    places: list[Path] = [tmp_path / "seen"]
+    fill(tmp_path / "seen" / "file")
+    monkeypatch.setattr(DiskMeter, "_lost", lambda _: tuple(lost))
+
+    @contextmanager
+    def frozen() -> Iterator[bool]:
+        times.append(clock.monotonic_s())
+        places.append(tmp_path / "moved")
+        yield True
+        places.pop()
+
+    meter = DiskMeter(clock, {"here": lambda: tuple(places)}, frozen)
+
+    def used() -> int:
+        clock.sleep(60.0)
+        return meter.measure(wait_s=30.0)[0].used_bytes
+
+    fill(tmp_path / "moved" / "before", MIB)
+    assert 2 * MIB <= used() < 3 * MIB  # when it is followed first, whatever came before
+    fill(tmp_path / "moved" / "file", 64 * MIB)
+    lost[0] += 14 * MIB
+    assert used() < 2 * MIB  # others write too
+    lost[0] += 64 * MIB
+    assert used() >= 64 * MIB
+    assert used() >= 64 * MIB
+    (tmp_path / "moved" / "file").unlink()
+    lost[0] -= 64 * MIB
+    assert used() < 3 * MIB
+    lost[1] += 40_000
+    assert len(times) == 3
+    assert used() < 3 * MIB
+    assert len(times) == 4
 
 
 def test_what_was_sent_and_not_received_counts(tmp_path: Path) -> None:
