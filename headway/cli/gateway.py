@@ -1,5 +1,6 @@
 """The command that is the site's gateway."""
 
+import gc
 import socket
 import sys
 from pathlib import Path
@@ -50,7 +51,7 @@ def gateway(
     from headway.gateway.local_token import have_local_token
     from headway.gateway.sessions import by_port, sessions_app
     from headway.node.daemon import gateway_daemon
-    from headway.node.protocols import bounds
+    from headway.node.protocols import bounds, listening
     from headway.prefect.auth import site_auth
     from headway.prefect.client import PrefectServer
 
@@ -74,16 +75,20 @@ def gateway(
     if port == settings.gateway_port:  # another one, beside it, is the operator's own affair
         gateway_daemon(settings).claim()
         announce(site, host=host, port=port, name=hosts[0], own=own, given=certificate)
+    try:
+        opened = listening(host, port)
+    except OSError as error:
+        allowed = f"it cannot be listened on ({error.strerror}): give another one"
+        raise InvalidInput("--port", f"{host}:{port}", allowed) from None
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
         answered = (*hosts, *sites)
-        sessions = _listening(host, settings.sessions_port)
+        sessions = _sessions_socket(host, settings.sessions_port)
         shown_at = None if sessions is None else settings.sessions_port
         app = create_app(site, server, allowed_hosts=answered, sessions_port=shown_at)
         say(f"the gateway listens on {host}:{port}")
+        sockets = [opened, *([] if sessions is None else [sessions])]
         config = uvicorn.Config(
             by_port(settings.sessions_port, sessions_app(site, allowed_hosts=answered), app),
-            host=host,
-            port=port,
             **bounds(),
             server_header=False,
             proxy_headers=False,
@@ -94,15 +99,18 @@ def gateway(
         )
         # Between a thread that is at work and the event loop; 5 ms at each turn add up.
         sys.setswitchinterval(0.0005)
-        sockets = [config.bind_socket(), *([] if sessions is None else [sessions])]
+        # What was made until here stays: to look through it again and again takes 50 ms each time.
+        gc.collect()
+        gc.freeze()
         uvicorn.Server(config).run(sockets=sockets)
 
 
-def _listening(host: str, port: int) -> socket.socket | None:
+def _sessions_socket(host: str, port: int) -> socket.socket | None:
     """Where the pages of sessions are served; None where the port is taken: all else goes on."""
+    from headway.node.protocols import listening
+
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
+        return listening(host, port)
     except OSError as error:
         say(f"no pages of sessions: {host}:{port} cannot be listened on ({error.strerror})")
         say("set HEADWAY_SESSIONS_PORT to a free port")

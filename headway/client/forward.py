@@ -65,6 +65,8 @@ class Forward:
         except OSError as error:
             allowed = f"it cannot be listened on here ({error.strerror}): give another one"
             raise InvalidInput("--local-port", local_port, allowed) from None
+        # The end of an answer does not wait for the receipt of its beginning.
+        self._listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.local_port: int = self._listening.getsockname()[1]
 
     def serve(self) -> None:

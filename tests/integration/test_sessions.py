@@ -19,7 +19,6 @@ from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from headway.cli import gateway as gateway_command
 from headway.client.forward import Forward
 from headway.clock import SystemClock
 from headway.credentials import Address
@@ -34,6 +33,7 @@ from headway.model.number_range import NumberRange
 from headway.model.run_file import signed
 from headway.model.session import session_path, session_port, session_secret
 from headway.node.file_server import serve_on
+from headway.node.protocols import listening
 from headway.node.relay import relay
 from headway.pinning import only
 from headway.run.here import connected_note, container_name
@@ -286,9 +286,7 @@ def test_its_pages_are_served_at_addresses_of_both_kinds(host: str) -> None:
         socket.create_server((host, 0), family=family).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
-    listening = gateway_command._listening(host, 0)
-    assert listening is not None
-    listening.close()
+    listening(host, 0).close()
 
 
 def test_a_port_here_that_is_taken_is_told_with_what_to_do() -> None:

@@ -4,6 +4,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import uvicorn
@@ -198,11 +199,15 @@ def served(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def note(server: uvicorn.Server, **_: object) -> None:
-        names = ("host", "port", "http", "proxy_headers", "ssl_certfile", "ssl_keyfile")
+        names = ("http", "proxy_headers", "ssl_certfile", "ssl_keyfile")
         found.update({name: getattr(server.config, name) for name in names})
 
-    monkeypatch.setattr("headway.cli.gateway._listening", lambda *_: None)
-    monkeypatch.setattr("uvicorn.Config.bind_socket", lambda _: None)
+    def listening(host: str, port: int) -> mock.Mock:
+        found["host"] = host
+        found.setdefault("port", port)  # the pages of sessions come second
+        return mock.Mock()
+
+    monkeypatch.setattr("headway.node.protocols.listening", listening)
     monkeypatch.setattr("uvicorn.Server.run", note)
     return found
 

@@ -1,12 +1,13 @@
-"""A WebSocket whose client says more than anybody takes from it."""
+"""A WebSocket whose client says more than anybody takes from it; a socket that answers at once."""
 
 import asyncio
+import socket as sockets
 from typing import Any
 
 import uvicorn
 from uvicorn.server import ServerState
 
-from headway.node.protocols import BoundedSocket, bounds
+from headway.node.protocols import BoundedSocket, bounds, listening
 
 HELLO = (
     b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -99,3 +100,12 @@ def test_pings_whose_answers_nobody_reads_are_not_answered_for_ever() -> None:
                 await asyncio.sleep(0.01)
 
     asyncio.run(tried())
+
+
+def test_the_end_of_an_answer_does_not_wait_until_its_beginning_was_received() -> None:
+    with (
+        listening("127.0.0.1", 0) as opened,
+        sockets.create_connection(opened.getsockname()),
+        opened.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY)
