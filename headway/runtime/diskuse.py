@@ -5,15 +5,17 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from ctypes import CDLL
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG, S_ISSOCK
+from stat import S_IFMT, S_ISDIR, S_ISREG, S_ISSOCK
 from threading import Thread
 
 from headway.clock import Clock
 from headway.errors import EngineUnreachable
 from headway.policy.disk import LEAST_BYTES, DiskUse
 from headway.runtime import in_flight
+from headway.runtime.process import proctree
 from headway.trees import stats_below
 
 _BLOCK_BYTES = 512
@@ -21,6 +23,8 @@ _BLOCK_BYTES = 512
 _REMOVED = "in files that it removed and holds open"
 _PAUSE_PER_CPU_S, _GROWING_PAUSE_PER_CPU_S = 4.0, 0.5
 """Between two counts; they take a fifth of a CPU, and more of one while there is ever more."""
+_LIBC = CDLL(None)
+_KCMP, _KCMP_FILES = {"x86_64": 312, "aarch64": 272}, 2
 _MOST_OPEN = 500_000
 """Open files of one run that are looked at."""
 _MOST_BLIND = 3
@@ -67,7 +71,7 @@ def removed_but_open(pids: Iterable[int], beside: Sequence[Path]) -> Iterator[in
     disks, left = set(_devices(beside)), _MOST_OPEN
     for pid in pids:
         devices = disks.union(_devices((Path(f"/proc/{pid}/root"),)))
-        for stat in _held_by(pid):
+        for stat in (held for thread in _with_own_files(pid) for held in _held_by(thread)):
             left -= 1
             if left < 0:
                 yield None
@@ -82,7 +86,24 @@ def removed_but_open(pids: Iterable[int], beside: Sequence[Path]) -> Iterator[in
                 yield stat.st_blocks * _BLOCK_BYTES
 
 
+def _with_own_files(pid: int) -> Iterator[int]:
+    """Threads of *pid*: of those that follow each other and share their open files, one."""
+    before = None
+    for thread in proctree.threads(pid):
+        if before is None or not _share_files(before, thread):
+            yield thread
+            before = thread
+
+
+def _share_files(one: int, other: int) -> bool:
+    """Whether two threads do; False where the kernel does not tell."""
+    number = _KCMP.get(os.uname().machine)
+    return number is not None and _LIBC.syscall(number, one, other, _KCMP_FILES, 0, 0) == 0
+
+
 def _held_by(pid: int) -> Iterator[os.stat_result | None]:
+    with suppress(OSError):
+        yield Path(f"/proc/{pid}/exe").stat()
     for folder in (f"/proc/{pid}/fd", f"/proc/{pid}/map_files"):
         with suppress(OSError), os.scandir(folder) as found:
             for entry in found:
@@ -91,6 +112,8 @@ def _held_by(pid: int) -> Iterator[os.stat_result | None]:
                     yield stat
                     if S_ISSOCK(stat.st_mode) and in_flight.pending(pid, int(entry.name)):
                         yield from in_flight.files_in(pid, int(entry.name))
+                    elif not S_IFMT(stat.st_mode) and in_flight.pending(pid, int(entry.name)):
+                        yield None  # an io_uring
 
 
 def _devices(paths: Iterable[Path]) -> Iterator[int]:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from ctypes import CDLL, get_errno
+from errno import ESRCH
 from pathlib import Path
 from stat import S_ISSOCK
 
@@ -18,11 +19,14 @@ _PIDFD_GETFD = 438
 _SO_PEEK_OFF = 42
 _MOST_AT_ONCE = 253  # the kernel's SCM_MAX_FD
 _MOST_MESSAGES = 1 << 16
-_PENDING = re.compile(r"^scm_fds:\s*(\d+)", re.MULTILINE)
+_PENDING = re.compile(r"^(?:scm_fds|UserFiles):\s*(\d+)", re.MULTILINE)
 
 
 def pending(pid: int, fd: int) -> int:
-    """How many files wait in socket *fd* of process *pid*; 0 where the kernel does not tell."""
+    """How many files *fd* of process *pid* holds: a socket, in which they wait, or an io_uring.
+
+    0 where the kernel does not tell.
+    """
     found = None
     with suppress(OSError):
         found = _PENDING.search(Path(f"/proc/{pid}/fdinfo/{fd}").read_text())
@@ -38,7 +42,17 @@ def files_in(pid: int, fd: int) -> Iterator[os.stat_result | None]:
         OSError: The process is gone, or this one may not look into it.
     """
     libc = CDLL(None, use_errno=True)
-    process = os.pidfd_open(pid)
+    try:
+        process = os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno == ESRCH:
+            raise
+        # No process, but a thread that has files of its own.
+        try:
+            process = os.pidfd_open(pid, os.O_EXCL)
+        except OSError:  # the kernel does not know of such
+            yield None
+            return
     try:
         copy = libc.syscall(_PIDFD_GETFD, process, fd, 0)
     finally:

@@ -7,6 +7,7 @@ machine each time, and a watchdog asks ten times a second.
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,26 +18,42 @@ _LINUX = sys.platform.startswith("linux")
 
 
 def tree(pid: int) -> list[int]:
-    """Every live process below *pid*, without *pid* itself."""
+    """Every live process below *pid*, without *pid* itself.
+
+    Of one whose first thread has ended another is named beside it: only that tells of its memory
+    and its files.
+    """
     if not _LINUX:
         return [each.pid for each in psutil.Process(pid).children(recursive=True) if _alive(each)]
     found, todo = [], [pid]
     while todo:
         for child in _children(todo.pop()):
             todo.append(child)
-            if state(child) not in ("Z", "X", ""):
-                found.append(child)
+            found += _living(child)
     return found
+
+
+def _living(pid: int) -> list[int]:
+    letter = state(pid)
+    if letter != "Z":
+        return [pid] if letter not in ("X", "") else []
+    return [pid, *others[:1]] if (others := threads(pid)[1:]) else []
+
+
+def threads(pid: int) -> list[int]:
+    """Those of process *pid*, its first one before the others; none where it is gone."""
+    try:
+        return sorted(map(int, os.listdir(f"/proc/{pid}/task")), key=lambda each: each != pid)  # noqa: PTH208 - a process that ends leaves no open iterator
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def _children(pid: int) -> list[int]:
     children = []
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - a process that ends leaves no open iterator
-            text = Path(f"/proc/{pid}/task/{task}/children").read_text()
+    for thread in threads(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            text = Path(f"/proc/{pid}/task/{thread}/children").read_text()
             children += [int(child) for child in text.split()]
-    except (FileNotFoundError, ProcessLookupError):
-        pass
     return children
 
 

@@ -143,18 +143,8 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
             Path(group).write_text("0")  # 0 is this process
     if spec["affinity"]:
         os.sched_setaffinity(0, spec["affinity"])
-    if spec["passage"]:
-        from headway.runtime.process.passage import make  # noqa: PLC0415 - rarely needed
-
-        make(spec["passage"])
-    os.umask(0o077)  # behind the passage: its directories are for others to pass
-    if spec["user"]:
-        uid, gid = spec["user"]
-        os.setgroups([])
-        os.setgid(gid)
-        os.setuid(uid)
+    _give_up_rights(spec)
     if _LINUX:  # after setuid, which clears it
-        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != shim:
             os._exit(_NOT_SET_UP)  # the shim died before the line above
@@ -166,6 +156,25 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
         os.write(2, f"headway: {command[0]}: {error.strerror}\n".encode())
         missing = isinstance(error, FileNotFoundError | NotADirectoryError)
         os._exit(_NOT_FOUND if missing else _NOT_EXECUTABLE)
+
+
+def _give_up_rights(spec: dict[str, Any]) -> None:
+    if _LINUX:
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        if spec["user"]:
+            from headway.runtime.process.syscalls import refuse  # noqa: PLC0415 - rarely needed
+
+            refuse()
+    if spec["passage"]:
+        from headway.runtime.process.passage import make  # noqa: PLC0415 - rarely needed
+
+        make(spec["passage"])
+    os.umask(0o077)  # behind the passage: its directories are for others to pass
+    if spec["user"]:
+        uid, gid = spec["user"]
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -196,6 +196,42 @@ def test_what_the_program_leaves_behind_ends_with_it(harness: Harness) -> None:
     assert not alive(int(whole_log(runtime, spec.name)))
 
 
+ENDS_ITS_FIRST_THREAD = """
+import ctypes, os, sys, threading, time
+if os.fork() == 0:
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    print(os.getpid(), flush=True)
+    ctypes.CDLL(None).syscall(93 if os.uname().machine == "aarch64" else 60, 0)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("then", ["ends", "is stopped"])
+def test_whose_first_thread_has_ended_is_seen_and_ends_with_it(harness: Harness, then: str) -> None:
+    lasts = "60" if then == "is stopped" else "0.5"
+    command = (sys.executable, "-c", ENDS_ITS_FIRST_THREAD, lasts)
+    spec = replace(harness.spec(SLEEPS), command=command)
+    runtime = harness.started(spec)
+    until(lambda: whole_log(runtime, spec.name) != b"")
+    pid = int(whole_log(runtime, spec.name))
+    until(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z")
+    status = runtime.inspect(spec.name)
+    assert status is not None
+    assert pid in status.pids
+    if then == "is stopped":
+        runtime.stop(spec.name, 0.0)
+    runtime.wait(spec.name, 30.0)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a program of one's own user may do what one may")
+@pytest.mark.parametrize("call", ["unshare(0x10000000)", "syscall(425, 4, bytes(120))"])
+def test_what_could_not_be_counted_is_refused(harness: Harness, call: str) -> None:
+    text = f"import ctypes, sys; sys.exit(0 if ctypes.CDLL(None).{call} < 0 else 1)"
+    spec = replace(harness.spec(SLEEPS), command=(sys.executable, "-c", text), user="65534:65534")
+    assert harness.started(spec).wait(spec.name, 30.0).exit_code == 0
+
+
 def test_it_outlives_its_starter(harness: Harness) -> None:
     spec = harness.spec(shell("echo up; sleep 0.5; exit 5"))
     runtime = harness.runtime()

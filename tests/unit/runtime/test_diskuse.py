@@ -3,15 +3,20 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import CDLL, byref, c_int, create_string_buffer
 from pathlib import Path
 from socket import AF_UNIX, recv_fds, send_fds, socket, socketpair
-from threading import Event, current_thread, main_thread
+from threading import Event, Thread, current_thread, main_thread
 
 import pytest
 
 from headway.runtime.diskuse import DiskMeter, removed_but_open, used_bytes
 from headway.testing.clock import FakeClock
 from headway.units import MIB
+
+LIBC = CDLL(None)
+CLONE_FILES = 0x400
+IO_URING_SETUP, IO_URING_REGISTER, REGISTER_FILES = 425, 427, 2
 
 
 def fill(path: Path, size: int = MIB) -> None:
@@ -146,6 +151,47 @@ def test_what_was_sent_and_not_received_counts(tmp_path: Path) -> None:
         each.close()
     after = sum(size or 0 for size in removed_but_open((os.getpid(),), (tmp_path,)))
     assert after <= held - 4 * MIB
+
+
+def test_what_a_thread_holds_in_a_list_of_files_of_its_own_counts(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        fill(tmp_path / name, 4 * MIB)
+    ready, over = Event(), Event()
+
+    def hold() -> None:
+        assert LIBC.unshare(CLONE_FILES) == 0
+        # What it opens it has to close itself: elsewhere the numbers mean other files.
+        here, there = socketpair()
+        with here, there, (tmp_path / "a").open("rb"):
+            with (tmp_path / "b").open("rb") as sent:
+                send_fds(here, [b"message"], [sent.fileno()])
+            for name in ("a", "b"):
+                (tmp_path / name).unlink()
+            ready.set()
+            over.wait(30.0)
+
+    before = sum(size or 0 for size in removed_but_open((os.getpid(),), (tmp_path,)))
+    threads = [Thread(target=hold), *(Thread(target=over.wait) for _ in range(3))]
+    for each in threads:
+        each.start()
+    assert ready.wait(30.0)
+    held = sum(size or 0 for size in removed_but_open((os.getpid(),), (tmp_path,)))
+    over.set()
+    for each in threads:
+        each.join()
+    assert held - before >= 8 * MIB
+
+
+def test_what_an_io_uring_holds_is_not_taken_for_nothing(tmp_path: Path) -> None:
+    ring = LIBC.syscall(IO_URING_SETUP, 4, create_string_buffer(120))
+    if ring < 0:
+        pytest.skip("the kernel has none")
+    assert None not in removed_but_open((os.getpid(),), (tmp_path,))
+    with (tmp_path / "file").open("wb") as file:
+        number = c_int(file.fileno())
+        assert LIBC.syscall(IO_URING_REGISTER, ring, REGISTER_FILES, byref(number), 1) == 0
+    assert None in removed_but_open((os.getpid(),), (tmp_path,))
+    os.close(ring)
 
 
 def test_what_waits_where_nobody_accepts_is_not_taken_for_nothing(tmp_path: Path) -> None:
