@@ -34,6 +34,8 @@ from headway.waits import waiting_for
 
 _SERVER_START_S = 120.0
 _WORKER_START_S = 60.0
+_ANSWER_S = 10.0
+"""For an answer; one that is busy takes seconds."""
 
 
 class StartFailed(HeadwayError):
@@ -68,7 +70,7 @@ def start_prefect(settings: Settings, clock: Clock, say: Callable[[str], None]) 
         daemon.starting(),
         PrefectServer(settings.api_url, auth=have_auth(settings), timeout_s=5.0) as server,
     ):
-        if daemon.runs(say) and server.is_healthy():
+        if daemon.runs(say, hangs=server_hangs(settings)) and server.is_healthy():
             if server.accepts():
                 return False
             say("the Prefect server does not ask for this site's auth string: restarting it …")
@@ -136,7 +138,7 @@ def start_gateway(settings: Settings, clock: Clock, say: Callable[[str], None]) 
     """
     daemon = gateway_daemon(settings)
     with daemon.starting():
-        if daemon.runs(say):
+        if daemon.runs(say, hangs=gateway_hangs(settings)):
             return False
         host = reached_by_itself(settings.gateway_host)
         if _port_is_taken(host, settings.gateway_port):
@@ -169,6 +171,28 @@ def gateway_answers(settings: Settings) -> bool:
     except httpx.TransportError:
         return False
     return answer.is_success
+
+
+def server_hangs(settings: Settings) -> bool:
+    """Whether the Prefect server is there and gives no answer."""
+    return _hangs(f"{settings.api_url}/health", None)
+
+
+def gateway_hangs(settings: Settings) -> bool:
+    """Whether the gateway is there and gives no answer."""
+    place = noted_gateway(settings)
+    return place is not None and _hangs(f"{place.url}/v1/health", place.certificate)
+
+
+def _hangs(url: str, certificate: str | None) -> bool:
+    """Whether what listens there answers nothing in time; what does not listen may be starting."""
+    try:
+        httpx.get(url, timeout=_ANSWER_S, trust_env=False, verify=trust(url, certificate))
+    except httpx.TimeoutException:
+        return True
+    except httpx.TransportError:
+        pass
+    return False
 
 
 def _port_is_taken(host: str, port: int) -> bool:

@@ -3,7 +3,7 @@
 `headway up` and `headway node join` start it last, and `headway down` stops it first. Each process
 has a thread of its own: a server that takes its time keeps no worker from coming back. Guard and
 worker bring the supervisor back: whichever of the three lives brings back the others. One that is
-there and does nothing is killed first.
+there and does nothing is killed first; server, gateway and database are asked whether they answer.
 """
 
 import json
@@ -13,11 +13,14 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from types import FrameType
+from typing import NamedTuple
 
 from headway.admin.database.own import start_database
 from headway.admin.environment import site_environment
 from headway.admin.processes import (
     StartFailed,
+    gateway_hangs,
+    server_hangs,
     start_gateway,
     start_guard,
     start_prefect,
@@ -26,6 +29,7 @@ from headway.admin.processes import (
 from headway.clock import Clock, SystemClock
 from headway.durable import replace_file
 from headway.errors import HeadwayError
+from headway.ledger import hosting
 from headway.node.daemon import (
     SILENT_S,
     Daemon,
@@ -42,8 +46,10 @@ from headway.settings import Settings, read_settings
 
 log = logging.getLogger(__name__)
 
-Start = Callable[[], object]
 _LOOK_EVERY_S = 0.5
+_ASK_EVERY_S = 10.0
+_HUNG_S = 120.0
+"""Without an answer for so long it hangs; on a busy machine it may be late for once."""
 _BEAT_EVERY_S = 5.0
 
 
@@ -67,41 +73,61 @@ def stop_supervisor(settings: Settings) -> None:
     daemon.stop(signal.SIGTERM, 10.0)
 
 
-def kept(settings: Settings, clock: Clock) -> Mapping[Daemon, Start]:
-    """The processes of this site, and how each of them is started."""
+class Kept(NamedTuple):
+    """How a process of the site is looked after."""
+
+    start: Callable[[], object]
+    hangs: Callable[[], bool] = lambda: False
+    """Asks it, and says whether it is there and gives no answer."""
+
+
+def kept(settings: Settings, clock: Clock) -> Mapping[Daemon, Kept]:
+    """The processes of this site."""
 
     def say(line: str) -> None:
         log.info("%s", line)
 
-    site: dict[Daemon, Start] = {
-        guard_daemon(settings): lambda: start_guard(settings, clock, say),
-        worker_daemon(settings): lambda: start_worker(settings, clock, say),
+    site = {
+        guard_daemon(settings): Kept(lambda: start_guard(settings, clock, say)),
+        worker_daemon(settings): Kept(lambda: start_worker(settings, clock, say)),
     }
     if not settings.is_guest:
-        site[server_daemon(settings)] = lambda: start_prefect(settings, clock, say)
-        site[gateway_daemon(settings)] = lambda: start_gateway(settings, clock, say)
+        site[server_daemon(settings)] = Kept(
+            lambda: start_prefect(settings, clock, say), lambda: server_hangs(settings)
+        )
+        site[gateway_daemon(settings)] = Kept(
+            lambda: start_gateway(settings, clock, say), lambda: gateway_hangs(settings)
+        )
     if settings.owns_database:
-        site[database_daemon(settings)] = lambda: start_database(settings, clock, say)
+        site[database_daemon(settings)] = Kept(
+            lambda: start_database(settings, clock, say),
+            lambda: hosting.hangs(settings.database_url),
+        )
     return site
 
 
-def keep(daemon: Daemon, start: Start, clock: Clock, leave: threading.Event) -> None:
-    """Start *daemon* again whenever it has died or is frozen, until told to *leave*.
+def keep(daemon: Daemon, how: Kept, clock: Clock, leave: threading.Event) -> None:
+    """Start *daemon* again whenever it has died, is frozen or hangs, until told to *leave*.
 
     Whoever stops it for a moment, to look into it, is left alone.
     """
-    seen, well_s = Restarts(), clock.monotonic_s()
+    seen, asked_s, hung = Restarts(), clock.monotonic_s(), False
+    well_s = asked_s
     while not leave.wait(_LOOK_EVERY_S):
-        if not daemon.frozen():
+        if clock.monotonic_s() - asked_s >= _ASK_EVERY_S:
+            hung, asked_s = how.hangs(), clock.monotonic_s()
+        frozen = daemon.frozen()
+        if not (frozen or hung):
             well_s = clock.monotonic_s()
-        if clock.monotonic_s() - well_s >= SILENT_S:
-            daemon.runs(log.warning)
+        if clock.monotonic_s() - well_s >= (SILENT_S if frozen else _HUNG_S):
+            daemon.runs(log.warning, hangs=hung)
+            well_s, hung = clock.monotonic_s(), False
         if daemon.process() is not None or clock.monotonic_s() < seen.due_s():
             continue
         seen = seen.started(clock.monotonic_s())
         log.warning("the %s has died: it is started again", daemon.name)
         try:
-            start()
+            how.start()
             seen = seen.ready(clock.monotonic_s())
         except StartFailed as error:
             log.warning("%s", error)
@@ -122,9 +148,9 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    for each, start in kept(settings, clock).items():
+    for each, how in kept(settings, clock).items():
         threading.Thread(
-            target=keep, args=(each, start, clock, leave), name=each.name, daemon=True
+            target=keep, args=(each, how, clock, leave), name=each.name, daemon=True
         ).start()
     while not leave.wait(_BEAT_EVERY_S):
         daemon.beat()

@@ -97,9 +97,11 @@ def submit(
             if dry_run:
                 if array is not None:
                     job = first_member(job, array)
-                _say_what_would_happen(
-                    client.rehearse(job, pool=pool, queue=queue), machine=machine
-                )
+                view = client.rehearse(job, pool=pool, queue=queue)
+                if machine:
+                    print_json(view)
+                else:
+                    _say_what_would_happen(view, 1 if array is None else array.size)
                 return
             job = with_code(client, with_folder(job, job_file))
             if array is not None:
@@ -182,17 +184,18 @@ def _watch(client: "Client", made: dict[str, Any], *, machine: bool) -> int:
         return INTERRUPTED
 
 
-def _say_what_would_happen(view: dict[str, Any], *, machine: bool) -> None:
-    if machine:
-        print_json(view)
-        return
+def _say_what_would_happen(view: dict[str, Any], members: int) -> None:
     from headway.units import format_size
+
+    if members > 1:
+        say(f"the first of its {members} members; the others follow as places come free:\n")
 
     said = view["predicted"]
     basis = _BASES[view["host_memory_basis"]]
     print_table(
         ["", ""],
         [
+            ["image", view["image"] or "–"],
             ["starts", view["reason"]],
             ["position", str(view["position"] or "behind those that are planned for")],
             [

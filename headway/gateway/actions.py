@@ -67,8 +67,9 @@ def actions(site: Site, server: PrefectServer) -> APIRouter:
         read, goes_to = checked(site, server, caller, wanted)
         pool, queue = str(goes_to["work_pool_name"]), wanted.queue or "default"
         found = rehearse(site, read.job, pool=pool, queue=queue)
+        job = read.job
         view = rehearsal_view(
-            found.entry, found.prediction, found.demand, found.changes, read.job.sizes
+            found.entry, found.prediction, found.demand, found.changes, job.sizes, image=job.image
         )
         return view | held_back_view(found.held_back) if found.held_back else view
 

@@ -81,8 +81,11 @@ def _in_image(site: Site, job: TrainingJob, pool: str, queue: str) -> TrainingJo
     found, instead = Forecaster(site).on_base_image(job, job.team, pool, queue)
     if instead is not None and (why := site.runtime.why_no_image(found.image)) != "":
         said = f"its registry has none ({why})" if why else "nobody here can ask its registry"
-        allowed = f"no node has its image {found.image}, and {said}. The nodes have {instead}: "
-        allowed += "give one of these or an image, or ask an operator to pull it there"
+        there = f"The nodes have {instead}: give one of these or an image"
+        if not instead:
+            there = "Nor have they one of another Python: give an image that they have"
+        allowed = f"no node has its image {found.image}, and {said}. {there}, or ask an operator "
+        allowed += "to pull it there"
         raise InvalidInput("python", job.python, allowed)
     return found
 

@@ -35,6 +35,17 @@ def answers(url: str) -> bool:
     return True
 
 
+def hangs(url: str) -> bool:
+    """Whether the cluster is there and gives no answer; one that refuses may be starting."""
+    try:
+        _connect(url, _MAINTENANCE).close()
+    except psycopg.errors.ConnectionTimeout:
+        return True
+    except psycopg.OperationalError:
+        pass
+    return False
+
+
 def have_databases(url: str) -> None:
     """Have the databases of ledger and Prefect's server in the cluster that *url* leads into."""
     with _connect(url, _MAINTENANCE) as connection:

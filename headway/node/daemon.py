@@ -89,9 +89,9 @@ class Daemon:
                 return f"process {process.pid} has hung for {format_duration(silent_s)}"
         return ""
 
-    def runs(self, say: Callable[[str], None]) -> bool:
-        """Whether it runs and is well; one that is frozen is killed, and *say* is told."""
-        if why := self.frozen():
+    def runs(self, say: Callable[[str], None], *, hangs: bool = False) -> bool:
+        """Whether it runs and is well; one that is frozen or *hangs* is killed, *say* is told."""
+        if why := self.frozen() or ("it gives no answer" if hangs and self.process() else ""):
             say(f"the {self.name} does nothing: {why}; it is killed, and another one started")
             self.stop(signal.SIGKILL, _KILLED_S)
         return self.process() is not None

@@ -16,8 +16,9 @@ class Based(NamedTuple):
 
     job: TrainingJob
     instead: str | None = None
-    """What the nodes have in the place of the image of its Python, which none of them has; None
-    where one has it, where no node has said what it has, or the job named an image itself."""
+    """What the nodes have in the place of the image of its Python, which none of them has, empty
+    for nothing; None where one has it, where no node has said what it has, or the job named an
+    image itself."""
 
 
 def on_base_image(job: TrainingJob, policy: ContainerPolicy, nodes: Pythons = ()) -> Based:
@@ -55,7 +56,7 @@ def on_base_image(job: TrainingJob, policy: ContainerPolicy, nodes: Pythons = ()
 
     best = max(found, key=lambda python: (count(python), _version(python)))
     there = [python for python in sorted(offered, key=_version) if count(python)]
-    instead = " or ".join(f"{python} ({offered[python]})" for python in there) or "none of those"
+    instead = " or ".join(f"{python} ({offered[python]})" for python in there)
     chosen = job.model_copy(update={"image": offered[best], "python": ""})
     return Based(chosen, instead if known and not count(best) else None)
 

@@ -19,10 +19,12 @@ import sys
 from pathlib import Path
 
 _MOST_CHARACTERS = 400
+_CAUSE, _HINT = "\n  cause: ", "\nhint: "
+"""How uv begins what has led to an error, each of the other, and what may help."""
 _AWAY = re.compile(r"(?i)failed to fetch|connect|certificate|timed out|dns error")
 _SITES = (
-    ". An operator names index, proxy and certificates for all runs in `environment` of "
-    "headway-container-policy/site, a job in `env`"
+    ". Index, proxy and certificates are named in `environment` of headway-container-policy/site, "
+    "or in `env` of the job"
 )
 MAKING, MADE = "making the environment", "the environment is made"
 """What the log says, by which who follows the run knows that it trains not yet."""
@@ -56,10 +58,12 @@ def _make(environment: Path, requirements: str, given: str, uv: str) -> None:
             begun, cwd=given, env={**os.environ, **own}, stderr=subprocess.PIPE, text=True
         ) as maker:
             for line in maker.stderr or ():
-                sys.stderr.write(line)
                 told.append(line)
+                if not any(map(_begins, told)):  # what went wrong is told once, in the end
+                    sys.stderr.write(line)
         if maker.returncode:
-            why = cause(told)
+            why, hint = cause(told), _hint(told)
+            sys.stderr.write(hint)
             _say(f"no environment from {requirements}: {why}{_SITES * bool(_AWAY.search(why))}")
             sys.exit(1)
     # By the image's Python: that of the environment runs what its packages put into .pth files.
@@ -80,12 +84,21 @@ def _enter(environment: Path, command: list[str]) -> None:
 
 def cause(told: list[str]) -> str:
     """What uv says of a failure, on one line: it begins with its last error."""
-    begins = [
-        number for number, line in enumerate(told) if line.lstrip().startswith(("×", "error"))
-    ]
-    words = " ".join(told[begins[-1] if begins else 0 :]).split()
+    begins = [number for number, line in enumerate(told) if _begins(line)]
+    whole = "".join(told[begins[-1] if begins else 0 :]).split(_HINT)[0]
+    first, *causes = whole.split(_CAUSE)
+    words = " ".join([first.rstrip(), *causes[-1:]]).split()  # those between say how, not what
     text = " ".join(word for word in words if set(word) - set("×╰─▶├│")).removeprefix("error: ")
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+
+
+def _begins(line: str) -> bool:
+    return line.lstrip().startswith(("×", "error"))
+
+
+def _hint(told: list[str]) -> str:
+    found = "".join(told).partition(_HINT)
+    return f"hint: {found[2]}" if found[1] else ""
 
 
 def _say(what: str) -> None:

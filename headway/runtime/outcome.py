@@ -19,7 +19,7 @@ _ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception|Interrupt|Exit|Refused)\b(:|$)
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")
 _PROGRESS = '{"headway"'
 _LINES_BACK = 40
-_MOST_WORDS = 240
+_MOST_WORDS = 320
 
 
 def classify_exit(

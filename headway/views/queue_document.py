@@ -121,6 +121,8 @@ def rehearsal_view(
     demand: Demand,
     changes: Sequence[Advice],
     sizes: Sequence[Size] = (),
+    *,
+    image: str = "",
 ) -> dict[str, Any]:
     """What `headway submit --dry-run --json` prints.
 
@@ -131,6 +133,7 @@ def rehearsal_view(
         changes: What would start it earlier.
         sizes: Those that its job leaves open, the smallest first; needs and times are told of the
             one that it would start with, else of the smallest.
+        image: In which it would start.
     """
     known = {Size(each.demand.nodes, each.demand.gpus): each for each in said.sizes}
     if isinstance(entry, Start) and (
@@ -145,6 +148,7 @@ def rehearsal_view(
         reason = f"at once, on {', '.join(admit.node for admit in entry.admits)}"
         reason += f": {size}" if size else ""
     return {
+        "image": image,
         "position": None if entry is None else entry.position,
         "reason": reason,
         **start_fields(entry),

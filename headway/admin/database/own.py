@@ -47,7 +47,7 @@ def start_database(settings: Settings, clock: Clock, say: Say) -> bool:
         return False
     url, daemon = settings.database_url, database_daemon(settings)
     with daemon.starting():
-        if daemon.runs(say) and hosting.answers(url):
+        if daemon.runs(say, hangs=hosting.hangs(url)) and hosting.answers(url):
             return False
         cluster, newer = own_cluster(settings, say)
         if newer is not None:

@@ -51,7 +51,7 @@ OWN = {"3.12": ""}
         ("3", [OLD], "base:3.9", None),  # the newest named one would have to be pulled
         ("3", [OLD, BOTH], "base:3.9", None),
         ("3", [BOTH, None], "base:3.11", None),
-        ("3", [NONE], "base:3.11", "none of those"),
+        ("3", [NONE], "base:3.11", ""),
         ("3.10", [OLD, BOTH], "base:3.10", "3.9 (base:3.9) or 3.11 (base:3.11)"),
         ("3", [None], "base:3.11", None),
         ("3", [OWN], "python:3.12", None),

@@ -61,6 +61,7 @@ def test_a_package_that_is_not_to_be_had_is_named(folder: Path) -> None:
     last = done.stderr.splitlines()[-1]
     assert last.startswith("headway: no environment from my.txt: No solution found")
     assert "no-such-package" in last
+    assert done.stderr.count("no-such-package was not found") == 1
 
 
 def test_of_an_index_that_does_not_answer_it_is_said_who_names_another(folder: Path) -> None:
@@ -70,7 +71,7 @@ def test_of_an_index_that_does_not_answer_it_is_said_who_names_another(folder: P
     (folder.parent / "given" / "requirements.txt").write_text(lines)
     last = made(folder).stderr.splitlines()[-1]
     assert "no environment from my.txt: " in last
-    assert "An operator names index, proxy and certificates" in last
+    assert "Index, proxy and certificates are named in `environment`" in last
 
 
 def test_nothing_of_a_package_runs_while_it_is_installed(folder: Path) -> None:
@@ -87,4 +88,6 @@ def test_the_cause_is_one_line() -> None:
     told = ["Using Python\n", "  × Failed to build `foo==1.0`\n", "  ├─▶ It\n", "  ╰─▶ died\n"]
     assert cause(told) == "Failed to build `foo==1.0` It died"
     assert cause(["Killed\n"]) == "Killed"
+    chain = ["error: Failed to fetch: x\n", "  cause: sending\n", "  cause: UnknownIssuer\n"]
+    assert cause([*chain, "\n", "hint: more\n"]) == "Failed to fetch: x UnknownIssuer"
     assert len(cause(["error: " + "x" * 1000])) == 401

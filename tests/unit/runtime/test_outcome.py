@@ -82,7 +82,7 @@ ValueError: shapes (3,4) and (5,) differ
         ("\x1b]0;title\x07rm \x9b31m\u202e", '"rm \\x9b31m\\u202e"'),
         ('{"headway": {"iteration": 3}}\n', None),
         ("", None),
-        ("x" * 5000, f'"{"x" * 239}…"'),
+        ("x" * 5000, f'"{"x" * 319}…"'),
     ],
 )
 def test_a_failure_is_told_in_the_programs_last_words(log: str, words: str | None) -> None:
