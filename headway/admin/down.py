@@ -119,7 +119,7 @@ def _stop_last(
     settings, stopped = site.settings, []
     if alive:
         start_guard(settings, site.clock, say)  # where it had died: nobody else brings it back
-        say(f"the guard stays, since {', '.join(alive)} goes on; `headway up` takes it up")
+        say(f"the guard stays for what goes on, {', '.join(alive)}; `headway up` takes it up")
     elif guard_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
         stopped.append("guard")
     needed = alive or (elsewhere and then is not AtDown.STOP)

@@ -188,7 +188,7 @@ def _say_what_would_happen(view: dict[str, Any], members: int) -> None:
     from headway.units import format_size
 
     if members > 1:
-        say(f"the first of its {members} members; the others follow as places come free:\n")
+        say(f"the first of its {members} members; the others follow as places come free:")
 
     said = view["predicted"]
     basis = _BASES[view["host_memory_basis"]]

@@ -360,7 +360,9 @@ class TrainingJob(_Part):
         description="May be stopped for a higher priority, and goes on from its checkpoint later.",
     )
     ports: Annotated[list[int], each(whole(1024, 65_535), example="[6006]", low=0, high=16)] = (
-        Field([], title="Ports", description="Published on the node's loopback, such as 6006.")
+        Field(
+            [], title="Ports", description="Of the program, which a free one of the node leads to."
+        )
     )
     session: Session | None = Field(
         None,

@@ -178,7 +178,7 @@ def _lack(demand: Demand, node: Node, *, alone: bool) -> _Lack | None:
         return 1, cpus, Refuse("resources.cpus", demand.cpus, most)
     if demand.ports and alone and node.ports.use is PortUse.NONE:
         how = f"none for node {node.name}: {UNREACHED}. Ask your operator to {LET_NETWORK}"
-        return 6, 0.0, Refuse("ports", [port or "any" for port in demand.ports], how)
+        return 6, 0.0, Refuse("ports", [port or "that of a session" for port in demand.ports], how)
     return _gpu_lack(demand, node) if demand.gpus else None
 
 
