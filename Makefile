@@ -13,6 +13,8 @@ READY   = $(VENV)/.ready
 SAY     = /^Collecting/ && ++n % 20 == 0 {print "  found " n " packages …"; fflush()} \
           /^Installing/ {print "  unpacking " n " packages …"; fflush()} \
           /ERROR|error:|WARNING: Retrying/
+# Between these lines, for as long as the recipe's shell lives: pip unpacks without a word.
+TICK    = while sleep 20 >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do echo "  still at it …"; done;
 DEV     = $(VENV)/.dev
 
 .PHONY: help demo down samples test test-deps check protocol seeded-bugs faults replicas bench terminal \
@@ -24,8 +26,8 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headway needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": name another one, such as make demo PYTHON=python3.12")'
 	@echo "installing what headway needs into $(VENV) (once; a minute or two) …"
 	@$(PYTHON) -m venv $(VENV)
-	@rm -f $(VENV)/.failed; { $(BIN)/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
-	  -r requirements.lock || touch $(VENV)/.failed; } 2>&1 | awk '$(SAY)'; test ! -e $(VENV)/.failed
+	@rm -f $(VENV)/.failed; { $(TICK) } & { $(BIN)/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
+	  -r requirements.lock || touch $(VENV)/.failed; } 2>&1 | awk '$(SAY)'; kill $$!; test ! -e $(VENV)/.failed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
