@@ -23,6 +23,7 @@ def noted(
     others: Iterable[Mapping[str, Any]],
     own: Mapping[Path, Path],
     *,
+    home: Path,
     weighs: bool,
 ) -> dict[str, Any]:
     """All but the environment, which may hold secrets and is kept apart.
@@ -33,6 +34,7 @@ def noted(
         token: Tells the program's processes from all others.
         others: The notes of the programs that have not ended.
         own: Places where everybody may write → the program's own folder to have there.
+        home: The site's.
         weighs: Whether its CPUs are a weight; else it is kept to so many.
     """
     return {
@@ -45,7 +47,9 @@ def noted(
         "pids": spec.pids,
         "working_dir": spec.working_dir or str(spec.log_path.resolve().parent),
         "user": user,
-        "passage": None if user is None else passage.plan(user, _needs(spec), own, spec.shm_bytes),
+        "passage": (
+            None if user is None else passage.plan(user, _needs(spec), own, spec.shm_bytes, home)
+        ),
         "affinity": _near(spec) if weighs else _choose_cpus(spec, others),
         "weight_cpus": spec.cpus if weighs else None,
         "oom_score_adj": FIRST_TO_GO if spec.lent else None,

@@ -7,7 +7,8 @@ Root's Python or headway's home may lie below a directory that is root's alone,
 as /root is. In a mount namespace of the program's own, such a directory is
 covered by an empty one that may be passed, in which only what the program
 needs is mounted again, at its own path. Nothing else below it is there, and
-what is mounted keeps its permissions.
+what is mounted keeps its permissions. So is headway's home, wherever it lies: what other runs of
+the same user have there, and data that it owns, it could write.
 """
 
 import ctypes
@@ -30,7 +31,7 @@ class Passage(TypedDict):
     """What to mount. JSON, for the process that does it."""
 
     covers: list[str]
-    """Directories that the user may not pass."""
+    """Directories that the user may not pass, or not look around in."""
     own: list[tuple[str, str]]
     """Places where everybody may write, and the program's own folder that is mounted there."""
     shm_bytes: int
@@ -64,6 +65,7 @@ def plan(
     needs: Iterable[tuple[Path, bool]],
     own: Mapping[Path, Path],
     shm_bytes: int,
+    home: Path,
 ) -> Passage | None:
     """What to mount for a program of *user*; None where nothing is.
 
@@ -72,7 +74,9 @@ def plan(
         needs: Paths, and whether the program writes there.
         own: Places where everybody may write → the program's own folder to mount there.
         shm_bytes: Most that it may have in shared memory.
+        home: The site's, where other runs of its user have files: of that it has what it needs.
     """
+    homes = (home, home.resolve()) if own else ()
     passage = Passage(
         covers=[],
         needs=[],
@@ -82,7 +86,8 @@ def plan(
     wanted = {path: False for path, _ in _both(needs)}
     wanted |= {path: True for path, writes in _both(needs) if writes}
     for path, writes in wanted.items():
-        cover = _closed_above(path, user)
+        around = (each for each in homes if path.is_relative_to(each))
+        cover = _closed_above(path, user) or next(around, None)
         is_hidden = any(path.is_relative_to(place) for place in own)
         if cover is not None:
             passage["covers"].append(str(cover))

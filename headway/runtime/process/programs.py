@@ -152,7 +152,8 @@ class ProcessRuntime:
         part.mkdir(mode=0o700)
         try:
             own = self._own_places(part, spec.name) if user is not None else {}
-            asked = notes.noted(spec, user, token, others, own, weighs=self._weighs)
+            home = self._folders.parent
+            asked = notes.noted(spec, user, token, others, own, home=home, weighs=self._weighs)
             asked["memory_group"] = self._run_groups.path(spec.name) if self._has_groups else ""
             replace_file(part / "spec.json", json.dumps(asked))
             replace_file(part / "env.json", json.dumps(notes.environment(spec, token)))

@@ -382,6 +382,34 @@ def test_a_program_imports_the_samples_of_a_clone_below_a_closed_directory(
 
 
 @ROOT
+def test_a_program_does_not_write_what_its_user_owns_and_it_may_only_read(
+    harness: Harness,
+) -> None:
+    home = harness.folder / harness.site
+    data, other = home / "data", home / "another-runs-outputs"
+    home.mkdir(mode=0o711)
+    for folder in (data, other):
+        folder.mkdir()
+        (folder / "x").write_text("seen\n")
+        os.chown(folder, 65534, 65534)
+        os.chown(folder / "x", 65534, 65534)
+    program = (
+        f"cat {data}/x; chmod u+w {data}/x; echo new > {data}/x; echo new > {data}/y; "
+        f"echo new > {other}/y; cat {other}/x; true"
+    )
+    spec = replace(
+        harness.spec(shell(program)), user="65534:65534", mounts=(BindMount(data, "/data"),)
+    )
+    runtime = harness.started(spec)
+    assert runtime.wait(spec.name, 10.0).exit_code == 0
+    seen = whole_log(runtime, spec.name).decode().splitlines()
+    assert [line for line in seen if line in ("seen", "new")] == ["seen"]
+    files = sorted(path for folder in (data, other) for path in folder.iterdir())
+    assert files == [other / "x", data / "x"]
+    assert {path.read_text() for path in files} == {"seen\n"}
+
+
+@ROOT
 def test_a_program_reaches_what_it_needs_below_a_closed_directory_and_nothing_else(
     harness: Harness,
 ) -> None:

@@ -1,9 +1,10 @@
 """How much disk is taken, counted a little at a time."""
 
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import CDLL, byref, c_int, create_string_buffer
+from ctypes import CDLL, byref, c_int, c_void_p, create_string_buffer
 from pathlib import Path
 from socket import AF_UNIX, recv_fds, send_fds, socket, socketpair
 from threading import Event, Thread, current_thread, main_thread
@@ -15,6 +16,7 @@ from headway.testing.clock import FakeClock
 from headway.units import MIB
 
 LIBC = CDLL(None)
+LIBC.mmap.restype = c_void_p
 CLONE_FILES = 0x400
 IO_URING_SETUP, IO_URING_REGISTER, REGISTER_FILES = 425, 427, 2
 
@@ -245,6 +247,19 @@ def test_a_file_that_was_removed_counts_while_it_is_held_open(tmp_path: Path) ->
     assert (removed.free_bytes, removed.total_bytes) == (here.free_bytes, here.total_bytes)
     clock.sleep(60.0)
     assert sum(use.used_bytes for use in meter.measure(pids, wait_s=30.0)) < MIB + before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what is mapped")
+def test_a_file_that_was_removed_counts_while_it_is_mapped(tmp_path: Path) -> None:
+    before = sum(size or 0 for size in removed_but_open((os.getpid(),), (tmp_path,)))
+    fill(tmp_path / "file", 4 * MIB)
+    file = os.open(tmp_path / "file", os.O_RDONLY)
+    mapped = LIBC.mmap(None, 4096, mmap.PROT_READ, mmap.MAP_SHARED, file, 0)
+    os.close(file)
+    (tmp_path / "file").unlink()
+    held = sum(size or 0 for size in removed_but_open((os.getpid(),), (tmp_path,)))
+    assert LIBC.munmap(c_void_p(mapped), 4096) == 0
+    assert held - before >= 4 * MIB
 
 
 def test_more_open_files_than_can_be_looked_at_are_not_taken_for_none(
