@@ -46,6 +46,7 @@ def gateway(
 
     from headway.errors import InvalidInput
     from headway.gateway.announced import announce
+    from headway.gateway.apart import fork_helper
     from headway.gateway.app import create_app
     from headway.gateway.certificate import have_certificate
     from headway.gateway.local_token import have_local_token
@@ -75,6 +76,7 @@ def gateway(
     if port == settings.gateway_port:  # another one, beside it, is the operator's own affair
         gateway_daemon(settings).claim()
         announce(site, host=host, port=port, name=hosts[0], own=own, given=certificate)
+    fork_helper()
     try:
         opened = listening(host, port)
     except OSError as error:

@@ -4,20 +4,21 @@ Nothing that a client says of content is believed: a chunk is kept under the SHA
 for the team that sent it, and a manifest once all its chunks are that team's.
 """
 
-from collections import defaultdict
-from collections.abc import Callable
+import json
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-import anyio
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 
 from headway.errors import InvalidInput, NotAllowed
 from headway.gateway.actions import Submitter
+from headway.gateway.apart import apart
 from headway.model.access import Caller, Scope, checked_name
 from headway.model.code import MOST_MANIFEST_BYTES, CodeManifest
 from headway.model.code_frames import MOST_FRAMES_BYTES, split
 from headway.node.code_pruning import prune_code
+from headway.node.shares import TeamLimiters, in_thread
 from headway.policy.code_retention import TEAM_BYTES
 from headway.site import Site
 from headway.units import format_size
@@ -34,35 +35,30 @@ Team = Annotated[str, Query(max_length=63, description="The token's own if empty
 def code_of(site: Site) -> APIRouter:
     """The routes by which code comes to *site*."""
     router = APIRouter()
-    reading: defaultdict[tuple[str, str], anyio.CapacityLimiter] = defaultdict(
-        lambda: anyio.CapacityLimiter(_AT_ONCE)
-    )
-
-    writing: defaultdict[str, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(1))
-    """By team: one that sends without end takes one thread, and keeps no other waiting."""
+    reading, writing = TeamLimiters(_AT_ONCE), TeamLimiters(1)
     keeping = _Keeping(site)
 
-    @router.post("/code")
-    async def manifest(caller: Submitter, request: Request, team: Team = "") -> dict[str, Any]:
+    @router.post("/code", response_model=dict[str, Any])
+    async def manifest(caller: Submitter, request: Request, team: Team = "") -> Response:
         """Say which files a folder of code has, as headway's client writes it.
 
         Its id, and the SHA-256 of the chunks that are missing. Where none is, a job may name it.
         """
         whose = code_team(caller, team)
-        async with reading[caller.team, caller.user]:
+        async with reading.of(f"{caller.team} {caller.user}"):
             text = await whole_body(request, MOST_MANIFEST_BYTES)
-            return await anyio.to_thread.run_sync(
-                keeping.accept, whose, text, limiter=writing[whose]
-            )
+            found = await keeping.kept(whose, partial(apart, site, whose, _accept, whose, text))
+            return Response(found, media_type="application/json")
 
     @router.post("/code/chunks")
     async def chunks(caller: Submitter, request: Request, team: Team = "") -> dict[str, int]:
         """Send chunks of files, each after its length in four bytes; how many were new."""
         whose = code_team(caller, team)
-        async with reading[caller.team, caller.user]:
+        async with reading.of(f"{caller.team} {caller.user}"):
             body = await whole_body(request, MOST_FRAMES_BYTES)
-            new = await anyio.to_thread.run_sync(keeping.put, whose, body, limiter=writing[whose])
-            return {"new": new}
+            async with writing.own():
+                keep = partial(in_thread, _put, site, whose, body)
+                return {"new": await keeping.kept(whose, keep)}
 
     return router
 
@@ -74,26 +70,27 @@ class _Keeping:
         self._site = site
         self._pruned_s: dict[str, float] = {}
 
-    def accept(self, team: str, text: bytes) -> dict[str, Any]:
-        found = CodeManifest.read(text)
-        missing = self._kept(team, partial(self._site.ledger.code.accept, team, found))
-        return {"code": found.code_id, "missing": missing}
-
-    def put(self, team: str, body: bytes) -> int:
-        put, found = self._site.ledger.code.put, list(split(body))
-        return self._kept(team, partial(put, team, found, most_bytes=TEAM_BYTES))
-
-    def _kept(self, team: str, keep: Callable[[], T]) -> T:
+    async def kept(self, team: str, keep: Callable[[], Awaitable[T]]) -> T:
         try:
-            return keep()
+            return await keep()
         except InvalidInput:
             now_s = self._site.clock.monotonic_s()
             if now_s - self._pruned_s.get(team, -_PRUNE_EVERY_S) < _PRUNE_EVERY_S:
                 raise
             self._pruned_s[team] = now_s
-            if not prune_code(self._site, team):
+            if not await apart(self._site, team, prune_code, team):
                 raise
-            return keep()
+            return await keep()
+
+
+def _accept(site: Site, team: str, text: bytes) -> bytes:
+    found = CodeManifest.read(text)
+    missing = site.ledger.code.accept(team, found)
+    return json.dumps({"code": found.code_id, "missing": missing}).encode()
+
+
+def _put(site: Site, team: str, body: bytes) -> int:
+    return site.ledger.code.put(team, list(split(body)), most_bytes=TEAM_BYTES)
 
 
 def code_team(caller: Caller, team: str) -> str:

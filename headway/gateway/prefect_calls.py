@@ -27,6 +27,8 @@ class Treatment(enum.Enum):
     """Passed on, but for the team's runs alone."""
     DEPLOYMENTS = enum.auto()
     """As one about the site, but for the deployment that the caller may start."""
+    FLOW_IDS = enum.auto()
+    """The same for a list of flows in its body: for the flow of that deployment."""
     RUN = enum.auto()
     """Passed on if the caller sees the run in the path."""
     OF_A_RUN = enum.auto()
@@ -80,7 +82,7 @@ CALLS = (
     ),
     *_rows(
         "POST", Treatment.SITE, "flows/filter", "flows/paginate", "flows/count",
-        "ui/flows/count-deployments", "work_pools/filter", "work_pools/count",
+        "work_pools/filter", "work_pools/count",
         "work_pools/{name}/workers/filter", "work_pools/{name}/queues/filter",
         "work_queues/filter",
     ),
@@ -88,6 +90,7 @@ CALLS = (
         "POST", Treatment.DEPLOYMENTS, "deployments/filter", "deployments/paginate",
         "deployments/count",
     ),
+    *_rows("POST", Treatment.FLOW_IDS, "ui/flows/count-deployments"),
     *_rows(
         "POST", Treatment.RUNS, "flow_runs/filter", "flow_runs/count", "flow_runs/paginate",
         "flow_runs/lateness", "flow_runs/history", "ui/flow_runs/history", "task_runs/filter",
@@ -179,6 +182,12 @@ def of_deployment(body: Mapping[str, Any], deployment: str) -> dict[str, Any]:
     wanted = ids.get("any_")
     both = [deployment] if wanted is None or deployment in wanted else []
     return {**body, "deployments": {**asked, "id": {**ids, "any_": both}}}
+
+
+def of_flow(body: Mapping[str, Any], flow: str) -> dict[str, Any]:
+    """*body* of a question about a list of flows, which asks for this one alone."""
+    asked = body.get("flow_ids")
+    return {**body, "flow_ids": [flow] if isinstance(asked, list) and flow in asked else []}
 
 
 def check_question(body: Mapping[str, Any]) -> None:

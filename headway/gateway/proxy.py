@@ -26,6 +26,7 @@ from headway.gateway.prefect_calls import (
     named_runs,
     narrowed,
     of_deployment,
+    of_flow,
     without_settings,
 )
 from headway.gateway.prefect_form import plain_values
@@ -103,9 +104,7 @@ class Proxy:
         elif call.treatment in (Treatment.LOGS, Treatment.RUN_IDS):
             self._check_seen(named_runs(call.treatment, body), caller)
         elif call.method == "POST" and (team := seen_team(caller)) is not None:
-            body = narrowed(body, team, always=call.treatment is Treatment.RUNS)
-            if call.treatment is Treatment.DEPLOYMENTS:
-                body = of_deployment(body, str(self._server.destination(None, None)["id"]))
+            body = self._narrowed(call.treatment, body, team)
         status, answer = self._server.ask(call.method, found.path, body, once=True)
         if call.treatment is Treatment.OF_A_RUN:
             try:
@@ -113,6 +112,16 @@ class Proxy:
             except RunUnknown:  # neither whose it is, nor whether there is one
                 raise RunUnknown(parts[0]) from None
         return status, without_settings(answer)
+
+    def _narrowed(self, how: Treatment, body: Mapping[str, Any], team: str) -> Mapping[str, Any]:
+        """*body* of a question, which asks for what a member of *team* sees."""
+        body = narrowed(body, team, always=how is Treatment.RUNS)
+        if how not in (Treatment.DEPLOYMENTS, Treatment.FLOW_IDS):
+            return body
+        deployment = self._server.destination(None, None)
+        if how is Treatment.FLOW_IDS:
+            return of_flow(body, str(deployment["flow_id"]))
+        return of_deployment(body, str(deployment["id"]))
 
     def _check_seen(self, run_ids: Sequence[str], caller: Caller) -> None:
         if caller.may(Scope.OPERATE):

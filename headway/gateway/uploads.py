@@ -4,18 +4,18 @@ Nothing that a client says of content is believed: a chunk is kept under the SHA
 for the team that sent it, and gets a name once all of it is that team's.
 """
 
-from collections import defaultdict
+import json
 from typing import Annotated, Any
 
-import anyio
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse, Response
 
 from headway.errors import InvalidInput
 from headway.gateway.actions import Submitter, note_act
+from headway.gateway.apart import apart
 from headway.gateway.code import Team, code_team, whole_body
-from headway.gateway.door import Allowed
+from headway.gateway.door import Allowed, Buckets
 from headway.gateway.run_lookup import check_owner
 from headway.gateway.runs import Watcher
 from headway.ledger.uploads import UPLOAD_ROW_BYTES
@@ -26,7 +26,9 @@ from headway.model.upload import (
     Upload,
     UploadManifest,
 )
+from headway.node.shares import TeamLimiters, in_thread
 from headway.node.upload_pruning import remove_upload
+from headway.policy.rate_limit import Rate
 from headway.site import Site
 from headway.units import MIB, format_size
 from headway.views.fields import fields
@@ -35,6 +37,8 @@ UPLOAD_PATHS = frozenset({"/v1/data", "/v1/data/chunks"})
 """Whose bodies are no JSON documents of the usual size."""
 _AT_ONCE = 4
 """Bodies of one user that are read together: each is in memory, and a slow one takes its time."""
+_REMOVED = Rate(per_s=0.1, burst=1000)
+"""Of one team: each is noted for good, and so is what is put in its place."""
 MOST_MANIFESTS_BYTES = 64 * MIB
 """Of one team, which all lie in the ledger: enough for data sets of 3 TiB together."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
@@ -48,46 +52,38 @@ Node = Annotated[Caller, Depends(Allowed(Scope.OPERATE))]
 def uploads_of(site: Site) -> APIRouter:
     """The routes by which data comes to *site*."""
     router = APIRouter()
-    reading: defaultdict[tuple[str, str], anyio.CapacityLimiter] = defaultdict(
-        lambda: anyio.CapacityLimiter(_AT_ONCE)
-    )
-
-    naming: defaultdict[str, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(1))
-    """By team: nothing is removed of what is about to get a name, nor are many manifests read."""
-    writing: defaultdict[str, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(1))
-    """By team: many members that send at once take one thread, and keep no other team waiting."""
+    reading, writing = TeamLimiters(_AT_ONCE), TeamLimiters(1)
+    removed_lately = Buckets(_REMOVED, site.clock)
 
     @router.get("/data")
     def listed(caller: Watcher, team: Team = "") -> list[dict[str, Any]]:
         """The data sets that members of the token's team have put."""
         return [shown(each) for each in site.ledger.uploads.all(code_team(caller, team))]
 
-    @router.post("/data")
+    @router.post("/data", response_model=dict[str, Any])
     async def manifest(
         caller: Submitter, request: Request, name: Name, team: Team = ""
-    ) -> dict[str, Any]:
+    ) -> Response:
         """Say which files a data set has, as headway's client writes it.
 
         The SHA-256 of the chunks that are missing. Where none is, a job may name it.
         """
         whose = code_team(caller, team)
-        async with reading[caller.team, caller.user]:
+        async with reading.of(f"{caller.team} {caller.user}"):
             text = await whole_body(request, MOST_UPLOAD_MANIFEST_BYTES)
-            return await anyio.to_thread.run_sync(
-                _accept, site, caller, whose, name, text, limiter=naming[whose]
-            )
+            found = await apart(site, whose, _accept, caller, whose, name, text)
+            return Response(found, media_type="application/json")
 
     @router.post("/data/chunks")
     async def chunk(caller: Submitter, request: Request, team: Team = "") -> dict[str, bool]:
         """Send one chunk of a file; whether it was new."""
         whose = code_team(caller, team)
-        async with reading[caller.team, caller.user]:
+        async with reading.of(f"{caller.team} {caller.user}"):
             body = await whole_body(request, UPLOAD_CHUNK_BYTES)
             if not body:
                 raise InvalidInput("body", "nothing", "give the bytes of a chunk")
-            put = site.upload_chunks.put
-            new = await anyio.to_thread.run_sync(put, whose, body, limiter=writing[whose])
-            return {"new": new}
+            async with writing.own():
+                return {"new": await in_thread(site.upload_chunks.put, whose, body)}
 
     @router.get("/data/chunks/{sha256}")
     def content(
@@ -103,9 +99,8 @@ def uploads_of(site: Site) -> APIRouter:
     async def removed(caller: Submitter, name: Named, team: Team = "") -> dict[str, Any]:
         """Remove one of one's own data sets that no run needs."""
         whose = code_team(caller, team)
-        return await anyio.to_thread.run_sync(
-            _remove, site, caller, whose, name, limiter=naming[whose]
-        )
+        removed_lately.take(whose)
+        return await apart(site, whose, _remove, caller, whose, name)
 
     return router
 
@@ -115,7 +110,7 @@ def shown(upload: Upload) -> dict[str, Any]:
     return {**fields(upload, *_SHOWN), "uri": f"headway://{upload.name}"}
 
 
-def _accept(site: Site, caller: Caller, team: str, name: str, text: bytes) -> dict[str, Any]:
+def _accept(site: Site, caller: Caller, team: str, name: str, text: bytes) -> bytes:
     found = UploadManifest.read(text)
     known = site.ledger.uploads.get(team, name)
     if known is not None and known.content_id != found.content_id:
@@ -125,14 +120,13 @@ def _accept(site: Site, caller: Caller, team: str, name: str, text: bytes) -> di
     missing = site.upload_chunks.missing(team, found.chunks, lend=known is None)
     if missing:
         site.upload_chunks.check_room(team, [found.chunks[each] for each in missing])
-        return {"missing": missing}
-    if known is not None:
-        return {"missing": [], **shown(known)}
-    note_act(site, caller, "data.put", name, {"team": team, "content": found.content_id})
-    kept = site.ledger.uploads.put(team, name, caller.user, found)
-    if kept.content_id != found.content_id:  # somebody was faster
-        raise _taken(kept)
-    return {"missing": [], **shown(kept)}
+    elif known is None:
+        note_act(site, caller, "data.put", name, {"team": team, "content": found.content_id})
+        known = site.ledger.uploads.put(team, name, caller.user, found)
+        if known.content_id != found.content_id:  # somebody was faster
+            raise _taken(known)
+    rest = shown(known) if known is not None and not missing else {}
+    return json.dumps({"missing": missing, **rest}).encode()
 
 
 def _check_room(site: Site, team: str, more_bytes: int) -> None:

@@ -1,23 +1,18 @@
 """What the gateway answers about who held what of the site: for group leaders."""
 
-from functools import partial
 from typing import Annotated, Any
 
-import anyio
-import anyio.to_process
 from fastapi import APIRouter, Response
 from pydantic import Field
 
 from headway.errors import NotAllowed
+from headway.gateway.apart import apart
 from headway.gateway.run_lookup import seen_team
 from headway.gateway.runs import Watcher
 from headway.model.access import Caller
-from headway.node.shares import in_thread
 from headway.site import Site
 from headway.views.usage_document import usage_document
 
-_DRAWING = anyio.CapacityLimiter(2)
-"""Of all teams, of which each has one picture drawn at a time."""
 _Name = Annotated[str | None, Field(max_length=63, pattern=r"^[^\x00]*$")]
 
 
@@ -38,19 +33,16 @@ def usages(site: Site) -> APIRouter:
     ) -> Response:
         """The hours of each team as a picture."""
         asked = _asked_team(caller, team)
-        find = partial(usage_document, site, team=asked, user=user, month=month)
-        rows = (await in_thread(find))["rows"]
-        drawn = await anyio.to_process.run_sync(_drawn, rows, limiter=_DRAWING)
+        drawn = await apart(site, caller.team, _drawn, asked, user, month)
         return Response(drawn, media_type="image/png")
 
     return router
 
 
-def _drawn(rows: list[dict[str, Any]]) -> bytes:
-    """In a process of its own: what draws keeps the interpreter from all else for a second."""
+def _drawn(site: Site, team: str | None, user: str | None, month: str | None) -> bytes:
     from headway.views.charts import draw_usage  # noqa: PLC0415 - matplotlib takes a second
 
-    return draw_usage(rows)
+    return draw_usage(usage_document(site, team=team, user=user, month=month)["rows"])
 
 
 def _asked_team(caller: Caller, team: str | None) -> str | None:

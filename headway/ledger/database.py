@@ -17,7 +17,7 @@ from headway.errors import InvalidInput, LedgerError, LedgerUnreachable, SchemaM
 from headway.model.document import HIDDEN
 from headway.waits import waiting_for
 
-SCHEMA_VERSION = "0038"
+SCHEMA_VERSION = "0039"
 """The newest migration; a test holds it to what Alembic says."""
 
 _FROZEN_MS = 15_000

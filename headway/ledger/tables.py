@@ -111,6 +111,7 @@ class RunRow(_WithExit, table=True):
         ),
         Index("run_by_state", "state", "pool"),
         Index("run_by_end", "ended_at"),
+        Index("run_by_submission", "submitted_at", "run_id"),
         Index("run_by_told_end", "state", "told_end_at"),
         Index("run_with_its_rows", "ended_at", **_WITH_ROWS),
         CheckConstraint("(gang_id IS NULL) = (gang_rank = 0)", name="only_ranks_have_a_gang"),

@@ -72,8 +72,12 @@ class TeamLimiters(WeakValueDictionary[str, anyio.CapacityLimiter]):
         self._at_once = at_once
 
     def own(self) -> anyio.CapacityLimiter:
-        """That of the team whose request this is; it is forgotten once nobody uses it."""
-        found = self.get(whose := WHOSE.get())
+        """That of the team whose request this is."""
+        return self.of(WHOSE.get())
+
+    def of(self, whose: str) -> anyio.CapacityLimiter:
+        """That of the team, or the user, *whose*; it is forgotten once nobody uses it."""
+        found = self.get(whose)
         if found is None:
             found = self[whose] = anyio.CapacityLimiter(self._at_once)
         return found

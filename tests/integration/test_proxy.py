@@ -178,8 +178,12 @@ def test_members_see_the_one_deployment_that_they_may_start(
     assert (found["name"], found["flow_id"] != "") == ("default", True)
     named = {"deployments": {"name": {"like_": "nightly"}}}
     assert ada.post("/deployments/filter", json=named).json() == []
-    others = [each["id"] for each in process_site.call("POST", "deployments/filter", {})]
+    everybodys = process_site.call("POST", "deployments/filter", {})
+    others = [each["id"] for each in everybodys]
     assert len(others) > 1
+    flows = {"flow_ids": [each["flow_id"] for each in everybodys]}
+    counted = ada.post("/ui/flows/count-deployments", json=flows).json()
+    assert counted.keys() == {found["flow_id"]}
     named = {"deployments": {"id": {"any_": [each for each in others if each != found["id"]]}}}
     assert ada.post("/deployments/paginate", json=named).json()["count"] == 0
     assert (

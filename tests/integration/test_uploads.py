@@ -29,6 +29,7 @@ from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.model.upload import UPLOAD_CHUNK_BYTES, UploadFile, UploadManifest
 from headway.node.upload_pruning import remove_upload, tidy_uploads, unused_uploads
+from headway.policy.rate_limit import Rate
 from headway.run.uploads import UploadReader
 from headway.settings import Settings
 from headway.site import Site
@@ -313,6 +314,14 @@ def test_who_puts_the_same_again_writes_nothing(site: Site, raw: httpx.Client) -
     chunk.unlink()  # what was lost is asked for again
     asked = raw.post("/data", params={"name": "set"}, content=manifest().text).json()
     assert asked == {"missing": [sha256(CANARY)]}
+
+
+def test_who_removes_without_end_is_refused(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr("headway.gateway.uploads._REMOVED", Rate(per_s=0.001, burst=2))
+    raw: httpx.Client = request.getfixturevalue("raw")
+    assert [raw.delete("/data/none").status_code for _ in range(3)] == [422, 422, 429]
 
 
 def test_parts_of_no_data_set_go_once_nobody_sends_them(
