@@ -1,4 +1,4 @@
-"""What grows with the nodes of a site: N workers on the real ledger and a real Prefect server.
+"""What grows with the nodes of a site: a scheduler and N workers on real ledger and Prefect server.
 
     python benchmarks/nodes.py [--nodes 1 5 10 20 50] [--waiting 0] [--seconds 20] [--rounds 3]
                                [--statements 0]
@@ -69,6 +69,7 @@ JOB = {
     "max_runtime": "10m",
     "resources": {"gpus": 1, "gpu_memory": "1GiB", "sharing": "whole", "host_memory": "64MiB"},
 }
+SCHEDULER = "scheduler"
 _SETTLED_S = 10.0
 
 
@@ -144,7 +145,6 @@ def be_node(name: str, scratch: Path) -> None:
     from prefect.states import Completed, Running
 
     from headway.node.sampler import Sampler
-    from headway.scheduler.queue import PoolQueue
     from headway.worker import gpu_node
 
     home = scratch / name
@@ -152,18 +152,6 @@ def be_node(name: str, scratch: Path) -> None:
     site = FakeSite(read_settings(), SystemClock())
     gpu_node.current_site = lambda: site  # type: ignore[assignment]
     gpu_node.have_fork_server = lambda *_: None  # type: ignore[assignment]
-    looks: list[float] = []
-    run_pass = PoolQueue.run_pass
-
-    def timed(self: PoolQueue, *args: Any, **more: Any) -> Any:
-        begun_s = time.perf_counter()
-        try:
-            return run_pass(self, *args, **more)
-        finally:
-            if self.leads:
-                looks.append(time.perf_counter() - begun_s)
-
-    PoolQueue.run_pass = timed  # type: ignore[method-assign]
 
     class FakeNode(gpu_node.GpuNodeWorker):
         type = "fake-gpu-node"
@@ -182,18 +170,40 @@ def be_node(name: str, scratch: Path) -> None:
             await self.client.set_flow_run_state(flow_run.id, Completed(), force=True)
             return gpu_node.FlowEnded(identifier="0", status_code=0)
 
+    worker = FakeNode(work_pool_name="gpu", name=name)
+    asyncio.run(worker.start(printer=lambda *_: None))
+
+
+def be_scheduler(scratch: Path) -> None:
+    """Be the scheduler, until it is killed, and write down how long its passes take."""
+    from headway.leader import process
+    from headway.scheduler.queue import PoolQueue
+
+    home = scratch / SCHEDULER
+    os.environ |= {"HEADWAY_NODE": SCHEDULER, "HEADWAY_HOME": str(home)}
+    looks: list[float] = []
+    run_pass = PoolQueue.run_pass
+
+    def timed(self: PoolQueue, *args: Any, **more: Any) -> Any:
+        begun_s = time.perf_counter()
+        try:
+            return run_pass(self, *args, **more)
+        finally:
+            looks.append(time.perf_counter() - begun_s)
+
     def report() -> None:
         while True:
             time.sleep(1)
             (home / "looks.json").write_text(json.dumps(looks))
 
+    PoolQueue.run_pass = timed  # type: ignore[method-assign]
     threading.Thread(target=report, daemon=True).start()
-    worker = FakeNode(work_pool_name="gpu", name=name)
-    asyncio.run(worker.start(printer=lambda *_: None))
+    process.main()
 
 
 def be_zygote(scratch: Path) -> None:
     """Fork a node for each line that is read: they share what they import."""
+    import headway.leader.process
     import headway.run.attempt
     import headway.worker.gpu_node  # noqa: F401
 
@@ -206,7 +216,7 @@ def be_zygote(scratch: Path) -> None:
             os.dup2(out, 1)
             os.dup2(out, 2)
             try:
-                be_node(name, scratch)
+                be_scheduler(scratch) if name == SCHEDULER else be_node(name, scratch)
             finally:
                 os._exit(1)
         print(pid, flush=True)
@@ -229,17 +239,21 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.nodes: dict[str, psutil.Process] = {}
+        self.scheduler = self._forked(SCHEDULER)
+
+    def _forked(self, name: str) -> psutil.Process:
+        assert self.zygote.stdin is not None
+        assert self.zygote.stdout is not None
+        (self.scratch / name / "state").mkdir(parents=True, mode=0o700)
+        self.zygote.stdin.write(f"{name}\n")
+        self.zygote.stdin.flush()
+        return psutil.Process(int(self.zygote.stdout.readline()))
 
     def grow(self, count: int) -> None:
         """Let there be *count* nodes, all of which have reported."""
-        assert self.zygote.stdin is not None
-        assert self.zygote.stdout is not None
         while len(self.nodes) < count:
             name = f"n{len(self.nodes):02}"
-            (self.scratch / name / "state").mkdir(parents=True, mode=0o700)
-            self.zygote.stdin.write(f"{name}\n")
-            self.zygote.stdin.flush()
-            self.nodes[name] = psutil.Process(int(self.zygote.stdout.readline()))
+            self.nodes[name] = self._forked(name)
         wait_for(
             lambda: all((self.scratch / n / "state/worker.ready").exists() for n in self.nodes),
             lambda: (self.scratch / f"{name}.log").read_text()[-3000:],
@@ -270,7 +284,7 @@ class Bench:
         """What was used so far."""
         return Used(
             time.monotonic(), *self.queries(), sum(cpu_s(each) for each in self.nodes.values()),
-            cpu_s(self.server), self._database_s(),
+            cpu_s(self.scheduler), cpu_s(self.server), self._database_s(),
         )  # fmt: skip
 
     def _database_s(self) -> float:
@@ -292,21 +306,10 @@ class Bench:
         sizes = [each.memory_full_info().pss for each in self.nodes.values()]
         return statistics.median(sizes) / 2**20
 
-    def looks_ms(self, since: dict[str, int]) -> list[float]:
-        """How long each look at the queue took, of the nodes of *since* and new since then."""
-        found = self._looks()
-        return [1000 * each for name, number in since.items() for each in found[name][number:]]
-
-    def looked(self) -> dict[str, int]:
-        """How many looks each node has made."""
-        return {name: len(looks) for name, looks in self._looks().items()}
-
-    def _looks(self) -> dict[str, list[float]]:
-        return {
-            name: json.loads(path.read_text() or "[]")
-            for name in self.nodes
-            if (path := self.scratch / name / "looks.json").exists()
-        }
+    def passes_ms(self) -> list[float]:
+        """How long each pass of the scheduler took so far."""
+        path = self.scratch / SCHEDULER / "looks.json"
+        return [1000 * each for each in json.loads(path.read_text() if path.exists() else "[]")]
 
 
 @dataclass(frozen=True)
@@ -317,6 +320,7 @@ class Used:
     ledger: int
     prefect: int
     workers_s: float
+    scheduler_s: float
     server_s: float
     database_s: float
 
@@ -379,7 +383,7 @@ def bench(scratch: Path, asked: argparse.Namespace) -> Iterator[Bench]:
             try:
                 yield made
             finally:
-                for each in made.nodes.values():
+                for each in (made.scheduler, *made.nodes.values()):
                     each.kill()
 
 
@@ -486,7 +490,7 @@ def measure(made: Bench, count: int, asked: argparse.Namespace) -> dict[str, flo
     idle = made.used().since(before)
     for calls, took_ms, words in made.statements(asked.statements):
         print(f"idle {calls:8d} {took_ms:9.0f} ms  {words!r}", file=sys.stderr)
-    looked, before = made.looked(), made.used()
+    passed, before = len(made.passes_ms()), made.used()
     ended = states(made.ledger, RunState.ENDED)
     runs = count * asked.rounds
     if asked.waiting:
@@ -497,7 +501,7 @@ def measure(made: Bench, count: int, asked: argparse.Namespace) -> dict[str, flo
     wait_for_ends(made.ledger, ended, runs, asked)
     load = made.used().since(before)
     time.sleep(1.5)
-    looks = made.looks_ms(looked)
+    looks = made.passes_ms()[passed:]
     granted, started = gaps(made.ledger, ended)
 
     def beyond(what: str) -> float:
@@ -511,16 +515,18 @@ def measure(made: Bench, count: int, asked: argparse.Namespace) -> dict[str, flo
         "idle ledger, queries/s": idle.ledger / idle.at_s,
         "idle Prefect, queries/s": idle.prefect / idle.at_s,
         "idle worker, % of a core": 100 * idle.workers_s / idle.at_s / count,
+        "idle scheduler, %": 100 * idle.scheduler_s / idle.at_s,
         "idle server, %": 100 * idle.server_s / idle.at_s,
         "idle database, %": 100 * idle.database_s / idle.at_s,
         "worker, MiB": made.memory_mib(),
         "ledger, queries/run": beyond("ledger"),
         "Prefect, queries/run": beyond("prefect"),
         "workers, s/run": beyond("workers_s"),
+        "scheduler, s/run": beyond("scheduler_s"),
         "server, s/run": beyond("server_s"),
-        "looks/run": len(looks) / runs,
-        "look, median ms": statistics.median(looks or [0.0]),
-        "look, p95 ms": p95(looks),
+        "passes/run": len(looks) / runs,
+        "pass, median ms": statistics.median(looks or [0.0]),
+        "pass, p95 ms": p95(looks),
         "free → grant, median s": statistics.median(granted or [0.0]),
         "free → grant, p95 s": p95(granted),
         "free → start, median s": statistics.median(started or [0.0]),

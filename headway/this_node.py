@@ -58,6 +58,27 @@ def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
     Raises:
         ValueError: The document is not valid; what held before goes on to hold.
     """
+    document = _checked(site, name, document)
+    before = site.adopted.get(name, document)
+    site.adopted[name] = document
+    if not site.ledger.settings.put(name, document) and before == document:
+        return False
+    site.rebuild()
+    join_site(site)
+    return True
+
+
+def keep(site: Site, name: str, document: dict[str, Any]) -> bool:
+    """Keep what an operator set under *name* for those whom it concerns; whether it is new.
+
+    Raises:
+        ValueError: The document is not valid; what held before goes on to hold.
+    """
+    return site.ledger.settings.put(name, _checked(site, name, document))
+
+
+def _checked(site: Site, name: str, document: dict[str, Any]) -> dict[str, Any]:
+    """*document* without what is not set. Raises `ValueError` where it is not valid."""
     if name == LINE:
         document = {key: value for key, value in document.items() if value is not None}
         try:
@@ -74,24 +95,7 @@ def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
             if isinstance(refused, Refuse):
                 raise ValueError(refused.allowed)
             _settle_uids(site, wanted)
-    before = site.adopted.get(name, document)
-    site.adopted[name] = document
-    # Another node's worker may have been the first to write it down.
-    if not site.ledger.settings.put(name, document) and before == document:
-        return False
-    site.rebuild()
-    join_site(site)
-    return True
-
-
-def keep_for(site: Site, name: str, document: dict[str, Any]) -> bool:
-    """Keep what an operator set for another node under *name*; whether it is new.
-
-    Raises:
-        ValueError: The document is not valid; what held before goes on to hold.
-    """
-    NodeSettings.model_validate(document)
-    return site.ledger.settings.put(name, document)
+    return document
 
 
 def _refuse_above(site: Site, policy: ContainerPolicy) -> None:

@@ -54,6 +54,8 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
         yield _try("auth string", lambda: _auth(server))
     yield _try("gateway", lambda: _gateway(site.settings))
     yield _process("worker of this node", worker_daemon(site.settings), "not running")
+    if ledger.ok:
+        yield _try("scheduler", lambda: _scheduler(site))
     gone = "not running: leases expire while their containers go on"
     yield _process("guard of this node", guard_daemon(site.settings), gone)
     yield _supervisor(site)
@@ -80,6 +82,14 @@ def _gateway(settings: Settings) -> tuple[bool, str]:
     if settings.has_joined:
         return True, "on the machine of the site's server, which it does not leave"
     return False, "none has been started here: no command about runs works; run `headway up`"
+
+
+def _scheduler(site: Site) -> tuple[bool, str]:
+    """Who leads this node's pool."""
+    pool, leader = site.settings.pool, site.ledger.leaders.of(site.settings.pool)
+    if leader is not None and leader.left_s > 0:
+        return True, f"of pool {pool}: on node {leader.node}, in term {leader.term.number}"
+    return False, f"nobody plans for pool {pool}, so nothing new starts; run `headway up`"
 
 
 def _process(what: str, daemon: Daemon, gone: str) -> Finding:

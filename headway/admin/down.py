@@ -23,6 +23,7 @@ from headway.node.daemon import (
     database_daemon,
     gateway_daemon,
     guard_daemon,
+    scheduler_daemon,
     server_daemon,
     worker_daemon,
 )
@@ -75,7 +76,7 @@ def take_down(
 ) -> Halted:
     """Stop all of it: what runs comes first, then gateway, server and database.
 
-    The worker goes before them: it would start the next run in the place of each that ends. What
+    Scheduler and worker go before: the next run would start in the place of each that ends. What
     waits stays in the queue. Where a container goes on, the guard stays, which renews its lease,
     and with it the site's own database. That stays, too, as long as runs of other nodes go on,
     whose guards would else have to stop them.
@@ -96,9 +97,11 @@ def take_down(
     with only_one(settings):
         stop_supervisor(settings)  # it would bring back what stops
         stopped = []
-        if worker_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
+        if scheduler_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
+            stopped.append("scheduler")
+        if worked := worker_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
             stopped.append("worker")
-        requeued = _end_runs(site, say, then, worked=bool(stopped))
+        requeued = _end_runs(site, say, then, worked=worked)
         if _stop_fork_server(site):
             stopped.append("fork server")
         _end_flows(site, LiveFlows(settings.state_dir, site.clock))
@@ -248,7 +251,7 @@ def _see_them_end(site: Site, server: PrefectServer, flows: LiveFlows, limit_s: 
     ):
         while True:
             with suppress(RuntimeFailure):
-                runs = janitor.unsettled(whole=False, line=False)
+                runs = janitor.unsettled(whole=False)
                 round_here(site, server, janitor, runs, starting=())
             held = {lease.run_id for lease in site.ledger.leases.live(site.settings.node)}
             if limit_s == math.inf:

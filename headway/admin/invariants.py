@@ -24,6 +24,7 @@ from headway.node.prune import is_run_id
 from headway.prefect.client import ListedRun, PrefectServer
 from headway.run.here import forget_checkpoint
 from headway.runtime.port import ContainerState
+from headway.scheduler.queue_janitor import QueueJanitor
 from headway.site import Site
 
 _LOOK_AGAIN_S = 6.0
@@ -69,12 +70,13 @@ def mend(site: Site, server: PrefectServer, found: Examination) -> Examination:
     In three rounds: what the first one stops, the second one releases and tells
     Prefect of, and the third one sees acknowledged.
     """
-    janitor = Janitor(site)
+    janitors = (Janitor(site), QueueJanitor(site))
     told = {Kind.PREFECT, Kind.UNTOLD}
     of_runs = {each.subject for each in found.findings if each.kind in told}
     with suppress(RuntimeFailure):  # said among what is unknown; nothing is judged without it
         for _ in range(_ROUNDS):
-            _round(site, server, janitor, of_runs)
+            for janitor in janitors:
+                _round(site, server, janitor, of_runs)
     if any(each.kind is Kind.PORT for each in found.broken):
         site.ledger.leases.forget_stray_ports()
     for each in found.broken:

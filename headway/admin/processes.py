@@ -22,6 +22,7 @@ from headway.node.daemon import (
     Daemon,
     gateway_daemon,
     guard_daemon,
+    scheduler_daemon,
     server_daemon,
     worker_daemon,
 )
@@ -122,6 +123,25 @@ def start_worker(settings: Settings, clock: Clock, say: Callable[[str], None]) -
         daemon.start(worker_command(settings), site_environment(settings))
         await_ready(daemon, "the worker", ready.exists, _WORKER_START_S, clock)
     return True
+
+
+def start_scheduler(settings: Settings, say: Callable[[str], None]) -> bool:
+    """Start a scheduler here unless one runs; whether it was started.
+
+    It ends by itself where another node leads the pool.
+    """
+    daemon = scheduler_daemon(settings)
+    with daemon.starting():
+        if daemon.runs(say):
+            return False
+        say(f"starting the scheduler of pool {settings.pool} …")
+        daemon.start(scheduler_command(), site_environment(settings))
+    return True
+
+
+def scheduler_command() -> list[str]:
+    """The command that is a scheduler of this node's pool."""
+    return [sys.executable, "-m", "headway.leader.process"]
 
 
 def worker_command(settings: Settings) -> list[str]:

@@ -1,4 +1,4 @@
-"""Being the site's Prefect server: the whole of it, or one of several processes of it.
+"""Being the site's Prefect server, whole or one of several processes of it, or its scheduler.
 
 Several share their database, and by Redis what one process would keep in its memory: events
 and their order, leases of Prefect's concurrency limits, and the work that is done beside the API.
@@ -12,7 +12,9 @@ from typing import NoReturn
 
 from headway.admin.connections import check_connections
 from headway.admin.environment import beside_python, site_environment
-from headway.admin.processes import server_command
+from headway.admin.processes import scheduler_command, server_command
+from headway.admin.standby import LOOK_AGAIN_S, Standby
+from headway.clock import Clock
 from headway.errors import InvalidInput
 from headway.prefect.auth import have_auth
 from headway.project import PROJECT
@@ -57,6 +59,14 @@ def serve_part(settings: Settings, *, services: bool) -> NoReturn:
         settings,
         {_MIGRATE: "false"},
     )
+
+
+def serve_scheduler(settings: Settings, clock: Clock) -> NoReturn:
+    """Become the scheduler of this node's pool once nobody leads it."""
+    standby = Standby(settings, clock)
+    while not standby.is_due():
+        clock.sleep(LOOK_AGAIN_S)
+    become(scheduler_command(), settings)
 
 
 def become(command: list[str], settings: Settings, more: dict[str, str] | None = None) -> NoReturn:

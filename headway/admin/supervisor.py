@@ -4,6 +4,7 @@
 has a thread of its own: a server that takes its time keeps no worker from coming back. Guard and
 worker bring the supervisor back: whichever of the three lives brings back the others. One that is
 there and does nothing is killed first; server, gateway and database are asked whether they answer.
+A scheduler is started where nobody leads the node's pool.
 """
 
 import json
@@ -11,9 +12,9 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import FrameType
-from typing import NamedTuple
 
 from headway.admin.database.own import start_database
 from headway.admin.environment import site_environment
@@ -24,8 +25,10 @@ from headway.admin.processes import (
     start_gateway,
     start_guard,
     start_prefect,
+    start_scheduler,
     start_worker,
 )
+from headway.admin.standby import Standby
 from headway.clock import Clock, SystemClock
 from headway.durable import replace_file
 from headway.errors import HeadwayError
@@ -36,12 +39,14 @@ from headway.node.daemon import (
     database_daemon,
     gateway_daemon,
     guard_daemon,
+    scheduler_daemon,
     server_daemon,
     supervisor_daemon,
     supervisor_note,
     worker_daemon,
 )
 from headway.policy.restart import Restarts
+from headway.scheduler.queue import LEADS_S
 from headway.settings import Settings, read_settings
 
 log = logging.getLogger(__name__)
@@ -73,66 +78,78 @@ def stop_supervisor(settings: Settings) -> None:
     daemon.stop(signal.SIGTERM, 10.0)
 
 
-class Kept(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Kept:
     """How a process of the site is looked after."""
 
+    daemon: Daemon
     start: Callable[[], object]
     hangs: Callable[[], bool] = lambda: False
     """Asks it, and says whether it is there and gives no answer."""
+    is_wanted: Callable[[], bool] = lambda: True
+    stopped_s: float = SILENT_S
+    """Whoever stops it for a moment, to look into it, is left alone for so long."""
 
 
-def kept(settings: Settings, clock: Clock) -> Mapping[Daemon, Kept]:
+def kept(settings: Settings, clock: Clock) -> Iterator[Kept]:
     """The processes of this site."""
 
     def say(line: str) -> None:
         log.info("%s", line)
 
-    site = {
-        guard_daemon(settings): Kept(lambda: start_guard(settings, clock, say)),
-        worker_daemon(settings): Kept(lambda: start_worker(settings, clock, say)),
-    }
+    yield Kept(guard_daemon(settings), lambda: start_guard(settings, clock, say))
+    yield Kept(worker_daemon(settings), lambda: start_worker(settings, clock, say))
+    yield Kept(
+        scheduler_daemon(settings),
+        lambda: start_scheduler(settings, say),
+        is_wanted=Standby(settings, clock).is_due,
+        stopped_s=LEADS_S,
+    )
     if not settings.is_guest:
-        site[server_daemon(settings)] = Kept(
-            lambda: start_prefect(settings, clock, say), lambda: server_hangs(settings)
+        yield Kept(
+            server_daemon(settings),
+            lambda: start_prefect(settings, clock, say),
+            lambda: server_hangs(settings),
         )
-        site[gateway_daemon(settings)] = Kept(
-            lambda: start_gateway(settings, clock, say), lambda: gateway_hangs(settings)
+        yield Kept(
+            gateway_daemon(settings),
+            lambda: start_gateway(settings, clock, say),
+            lambda: gateway_hangs(settings),
         )
     if settings.owns_database:
-        site[database_daemon(settings)] = Kept(
+        yield Kept(
+            database_daemon(settings),
             lambda: start_database(settings, clock, say),
             lambda: hosting.hangs(settings.database_url),
         )
-    return site
 
 
-def keep(daemon: Daemon, how: Kept, clock: Clock, leave: threading.Event) -> None:
-    """Start *daemon* again whenever it has died, is frozen or hangs, until told to *leave*.
-
-    Whoever stops it for a moment, to look into it, is left alone.
-    """
-    seen, asked_s, hung = Restarts(), clock.monotonic_s(), False
+def keep(kept: Kept, clock: Clock, leave: threading.Event) -> None:
+    """Start a process again whenever it has died, is frozen or hangs, until told to *leave*."""
+    daemon, seen, asked_s, hung = kept.daemon, Restarts(), clock.monotonic_s(), False
     well_s = asked_s
     while not leave.wait(_LOOK_EVERY_S):
         if clock.monotonic_s() - asked_s >= _ASK_EVERY_S:
-            hung, asked_s = how.hangs(), clock.monotonic_s()
+            hung, asked_s = kept.hangs(), clock.monotonic_s()
         frozen = daemon.frozen()
         if not (frozen or hung):
             well_s = clock.monotonic_s()
-        if clock.monotonic_s() - well_s >= (SILENT_S if frozen else _HUNG_S):
+        if clock.monotonic_s() - well_s >= (kept.stopped_s if frozen else _HUNG_S):
             daemon.runs(log.warning, hangs=hung)
             well_s, hung = clock.monotonic_s(), False
         if daemon.process() is not None or clock.monotonic_s() < seen.due_s():
             continue
+        if not kept.is_wanted():
+            continue
         seen = seen.started(clock.monotonic_s())
-        log.warning("the %s has died: it is started again", daemon.name)
+        log.warning("there is no %s: it is started", daemon.name)
         try:
-            how.start()
+            kept.start()
             seen = seen.ready(clock.monotonic_s())
         except StartFailed as error:
             log.warning("%s", error)
         except (HeadwayError, OSError):
-            log.exception("the %s was not started again", daemon.name)
+            log.exception("the %s was not started", daemon.name)
 
 
 def main() -> None:
@@ -148,10 +165,9 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    for each, how in kept(settings, clock).items():
-        threading.Thread(
-            target=keep, args=(each, how, clock, leave), name=each.name, daemon=True
-        ).start()
+    for each in kept(settings, clock):
+        name = each.daemon.name
+        threading.Thread(target=keep, args=(each, clock, leave), name=name, daemon=True).start()
     while not leave.wait(_BEAT_EVERY_S):
         daemon.beat()
 

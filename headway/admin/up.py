@@ -16,6 +16,7 @@ from headway.admin.processes import (
     start_gateway,
     start_guard,
     start_prefect,
+    start_scheduler,
     start_worker,
 )
 from headway.admin.register import register, write_profile
@@ -89,6 +90,7 @@ def _site(site: Site, say: Say) -> tuple[_Started, bool]:
         watched = beside.submit(start_guard, settings, site.clock, say)
         registered = register(settings, say)
         profile = beside.submit(write_profile, settings, say) if registered else None
+        scheduler = start_scheduler(settings, say)
         guard = watched.result()  # no worker without it: nobody would renew the leases
         worker = start_worker(settings, site.clock, say)
         if profile is not None:
@@ -97,6 +99,7 @@ def _site(site: Site, say: Say) -> tuple[_Started, bool]:
     return [
         ("server", server),
         ("guard", guard),
+        ("scheduler", scheduler),
         ("worker", worker),
         ("gateway", opened),
     ], registered

@@ -55,16 +55,20 @@ def up(machine: bool) -> None:
 @click.command()
 @click.option(
     "--only",
-    type=click.Choice(["api", "services"]),
-    help="One of several API processes that share a Redis, or what runs beside them.",
+    type=click.Choice(["api", "services", "scheduler"]),
+    help="One of several API processes that share a Redis, what runs beside them, or the scheduler "
+    "of this node's pool, which stands by while another one leads.",
 )
 def serve(*, only: str | None) -> None:
     """Be the site's Prefect server in the foreground, for systemd and containers."""
-    from headway.admin.serving import serve_part, serve_site
+    from headway.admin.serving import serve_part, serve_scheduler, serve_site
 
-    settings = this_site().settings
+    site = this_site()
+    settings = site.settings
     if only is None:
         serve_site(settings)
+    if only == "scheduler":
+        serve_scheduler(settings, site.clock)
     serve_part(settings, services=only == "services")
 
 

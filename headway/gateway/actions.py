@@ -25,6 +25,7 @@ from headway.gateway.submit import (
     rehearse,
 )
 from headway.ledger.audit_log import Act
+from headway.ledger.calls import scheduler_of
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
 from headway.model.job_text import JobText
@@ -136,6 +137,7 @@ def hand_in(
         priority=read_gates(site.ledger, pool).priorities.get(queue, 0),
         submitted_at=site.ledger.now(),
     )
+    site.ledger.calls.send([scheduler_of(pool)])
     made = {"run_id": record.run_id, "name": record.name, "image": job.image}
     made["url"] = f"/runs/flow-run/{run.run_id}"
     serves = serves_port(job.document())

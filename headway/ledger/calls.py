@@ -1,6 +1,6 @@
-"""Workers call each other to look at the queue: who plans for the pool knows whom it concerns.
+"""Nodes and their scheduler call each other: who writes what another one waits for says so.
 
-A call may be lost, with a connection or a worker; so every worker looks by itself now and then.
+A call may be lost, with a connection or a process; so each looks by itself now and then.
 """
 
 import hashlib
@@ -25,29 +25,29 @@ class Calls(Repository):
         super().__init__(database)
         self._listening: psycopg.Connection | None = None
 
-    def send(self, nodes: Iterable[str], run_id: str = "") -> None:
-        """Call the workers of *nodes*; those that listen alone hear it.
+    def send(self, whom: Iterable[str], run_id: str = "") -> None:
+        """Call nodes, or `scheduler_of` a pool; those that listen alone hear it.
 
         Args:
-            nodes: Once each is enough.
-            run_id: A run of theirs of which Prefect told something; empty: look at the queue.
+            whom: Once each is enough.
+            run_id: A run that the call is about; empty: look at what was granted, or at the queue.
         """
-        names = sorted(set(nodes))
+        names = sorted(set(whom))
         if names:
             with self._database.transaction() as session:
                 for name in names:
                     session.exec(select(func.pg_notify(_channel(name), run_id)))
 
-    def wait(self, node: str, timeout_s: float) -> list[str]:
-        """Wait for calls of *node*; the run of each, or ``""``. None came: no item.
+    def wait(self, name: str, timeout_s: float) -> list[str]:
+        """Wait for calls of *name*; the run of each, or ``""``. None came: no item.
 
-        One thread may wait, for one node.
+        One thread may wait, for one name.
 
         Raises:
             LedgerUnreachable: The database does not answer; the next call connects anew.
         """
         try:
-            connection = self._connection(node)
+            connection = self._connection(name)
             if not sockets.select([connection.fileno()], [], [], timeout_s)[0]:
                 return []
             connection.pgconn.consume_input()  # raises where the server has gone
@@ -63,7 +63,7 @@ class Calls(Repository):
             self._listening.close()
             self._listening = None
 
-    def _connection(self, node: str) -> psycopg.Connection:
+    def _connection(self, name: str) -> psycopg.Connection:
         """One of its own, that no transaction uses."""
         if self._listening is None:
             lent = self._database.engine.raw_connection()
@@ -71,11 +71,16 @@ class Calls(Repository):
             lent.detach()
             assert isinstance(connection, psycopg.Connection)  # noqa: S101 - see `open_engine`
             connection.autocommit = True
-            connection.execute(SQL("LISTEN {}").format(Identifier(_channel(node))))
+            connection.execute(SQL("LISTEN {}").format(Identifier(_channel(name))))
             self._listening = connection
         return self._listening
 
 
-def _channel(node: str) -> str:
-    """A channel for each node, so that no other one is woken; its name has at most 63 bytes."""
-    return f"headway_call_{hashlib.sha256(node.encode()).hexdigest()[:32]}"
+def scheduler_of(pool: str) -> str:
+    """What the scheduler of *pool* is called here; no node is: names of nodes have no slash."""
+    return f"{pool}/scheduler"
+
+
+def _channel(name: str) -> str:
+    """A channel for each, so that nobody else is woken; its name has at most 63 bytes."""
+    return f"headway_call_{hashlib.sha256(name.encode()).hexdigest()[:32]}"

@@ -191,6 +191,11 @@ def gateway_daemon(settings: Settings) -> Daemon:
     return Daemon("gateway", settings.state_dir)
 
 
+def scheduler_daemon(settings: Settings) -> Daemon:
+    """The scheduler of this node's pool, while one runs here."""
+    return Daemon("scheduler", settings.state_dir)
+
+
 def guard_daemon(settings: Settings) -> Daemon:
     """The guard of this machine's containers."""
     return Daemon("guard", settings.state_dir)

@@ -6,14 +6,17 @@ that is held is proof of a live flow, and nothing else is.
 
 import fcntl
 import os
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headway.clock import Clock
 from headway.errors import HeadwayError
-from headway.node.flowrun import live_flow, lock_flow
 
+FENCED = 75
+"""Exit status (EX_TEMPFAIL) of a second flow process of a run whose first one lives."""
 _SETTLED_S = 2.0
 KEPT_LOCKS_S = 7 * 86_400.0
 """Lock files of flow runs that ended longer ago are removed."""
@@ -26,6 +29,67 @@ class FlowAlive(HeadwayError):
         self.run_id = run_id
         self.pid = pid
         super().__init__(f"run {run_id} has a live flow process already (pid {pid or 'unknown'})")
+
+
+def lock_flow(state_dir: str | os.PathLike[str], run_id: str) -> int | None:
+    """Make this process the only one of flow run *run_id* on this node.
+
+    The lock lies in ``STATE_DIR/flows/RUN_ID.lock``, which holds the owner's
+    pid; the kernel gives it back when the process is gone, however it ended.
+
+    Returns:
+        The descriptor that holds the lock, or None when another process does.
+    """
+    Path(state_dir, "flows").mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = _lock_path(state_dir, run_id)
+    for _ in range(20):  # a probe by `live_flow` holds the lock for microseconds
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(fd), path.stat()):
+                os.ftruncate(fd, 0)
+                os.write(fd, b"%d\n" % os.getpid())
+                return fd
+        except (BlockingIOError, FileNotFoundError):  # held, or pruned since it was opened
+            pass
+        os.close(fd)
+        time.sleep(0.01)
+    return None
+
+
+def live_flow(state_dir: str | os.PathLike[str], run_id: str) -> int | None:
+    """Pid of the process that runs flow run *run_id* on this node; None when there is none."""
+    pid = None
+    for _ in range(20):
+        try:
+            fd = os.open(_lock_path(state_dir, run_id), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+        except BlockingIOError:
+            fields = os.read(fd, 64).split()
+            pid = int(fields[0]) if fields else None
+            if len(fields) == 1:
+                return pid
+        finally:
+            os.close(fd)
+        time.sleep(0.01)  # without pid or with an exit status: the owner is coming or going
+    return pid
+
+
+def _lock_path(state_dir: str | os.PathLike[str], run_id: str) -> Path:
+    return Path(state_dir, "flows", f"{run_id.replace('/', '_')}.lock")
+
+
+def status_of(state_dir: Path, run_id: str, pid: int) -> int:
+    """How the flow process *pid* ended: as it noted itself, else as one that was killed."""
+    with suppress(OSError, ValueError):
+        noted, status = map(int, _lock_path(state_dir, run_id).read_bytes().split())
+        if noted == pid:
+            return status
+    return -signal.SIGKILL
 
 
 @contextmanager
@@ -42,7 +106,7 @@ def hold_flow(state_dir: Path, run_id: str) -> Iterator[None]:
     if owner == os.getpid():
         yield
         return
-    lock = None if owner is not None else lock_flow(str(state_dir), run_id)
+    lock = None if owner is not None else lock_flow(state_dir, run_id)
     if lock is None:
         raise FlowAlive(run_id, owner)
     try:

@@ -1,4 +1,4 @@
-"""A child of the fork server: becomes the process its stub asked for and runs the engine."""
+"""A child of the fork server: becomes the flow process that was asked for, and runs the engine."""
 
 import importlib
 import logging
@@ -11,13 +11,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from headway.node import flowrun
+from headway.node.flowlock import FENCED, lock_flow
+from headway.project import PROJECT
+
+ENGINE = "flows.engine"
+"""What a flow process runs as `__main__`."""
 
 
 class ExitNote:
     """Leaves the exit status beside the pid in the run's lock file.
 
-    A stub whose server was killed has only this note. Its `write` belongs to the
+    Nobody who waits for it is its parent. Its `write` belongs to the
     very end of the process, after Prefect's own exit hooks: `atexit` runs first
     what was registered last, so register it before Prefect is imported.
     """
@@ -44,38 +48,36 @@ class ExitNote:
             os._exit(self.status & 0xFF)
 
 
-def run_flow_process(state_dir: Path, request: Sequence[int], note: ExitNote) -> None:
+def run_flow_process(state_dir: Path, request: int, note: ExitNote) -> None:
     """Become the process that *request* describes and run the engine to its end.
 
     Args:
         state_dir: Where the lock of the run lies.
-        request: Descriptors: the memory file `flowrun` wrote, then the standard streams.
+        request: Descriptor of the memory file that `fork_flow` wrote: its environment.
         note: Is told the status; it is written when the interpreter ends.
 
     Raises:
-        SystemExit: As the engine ends; `flowrun.FENCED` when the run lives already.
+        SystemExit: As the engine ends; `FENCED` when the run lives already.
     """
     os.setsid()
-    with open(request[0], "rb") as file:  # noqa: PTH123 - a descriptor has no path
+    with open(request, "rb") as file:
         file.seek(0)
-        cwd, umask, *environment = file.read().split(b"\0")
-    for target, fd in enumerate(request[1:]):
-        os.dup2(fd, target)
-        os.close(fd)
+        environment = file.read().split(b"\0")
+    nowhere = os.open(os.devnull, os.O_RDWR)  # it logs through Prefect
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
     _reset_signals()
     inherited = _prefect_environment()
     _replace_environment(environment)
-    os.umask(int(umask, 8))
-    os.chdir(cwd)
-    sys.path.insert(0, os.fsdecode(cwd))
+    os.chdir(PROJECT)
     sys.argv[:] = [""]
     Path("/proc/self/comm").write_text("headway-flow")
     _lock(state_dir, note)
     if _prefect_environment() != inherited:
         _refresh_prefect()  # a tenth of a second
-    sys.modules.pop(flowrun.ENGINE, None)  # runpy warns about a module that is there already
     try:
-        runpy.run_module(flowrun.ENGINE, run_name="__main__", alter_sys=True)
+        runpy.run_module(ENGINE, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         note.status = end.code if isinstance(end.code, int) else int(end.code is not None)
         raise
@@ -111,10 +113,9 @@ def _lock(state_dir: Path, note: ExitNote) -> None:
     run_id = os.environ.get("PREFECT__FLOW_RUN_ID")
     if not run_id:
         return  # the engine says what is wrong with that
-    lock = flowrun.lock_flow(str(state_dir), run_id)
+    lock = lock_flow(str(state_dir), run_id)
     if lock is None:
-        sys.stderr.write(flowrun.fenced_message(run_id))
-        sys.exit(flowrun.FENCED)
+        sys.exit(FENCED)
     note.lock = lock
 
 

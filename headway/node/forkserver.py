@@ -1,9 +1,9 @@
 """Starts flow processes in milliseconds: forks them from a process that has Prefect imported.
 
 One server a node, single-threaded, in its own session, so that it survives the
-worker that started it. Flow processes (`headway.node.flowrun` asks for them) survive
+worker that started it. Flow processes (`forkstart.fork_flow` asks for them) survive
 the server. It needs no stopping rite: kill it at any time; the next
-`start_server` starts another, and meanwhile every run starts the slow way.
+`start_server` starts another, and meanwhile no run starts.
 
 When the code it has imported changes, it hands over to a successor, so a flow
 never runs code older than its files at the moment of its start.
@@ -16,21 +16,18 @@ import importlib
 import logging
 import os
 import selectors
-import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from headway.clock import SystemClock
-from headway.node import flowrun
 from headway.node.flowlock import prune_locks
 from headway.node.flowprocess import ExitNote, run_flow_process
-from headway.node.forkstart import spawn
+from headway.node.forkstart import AGAIN, socket_address, spawn
 from headway.node.imported import ImportedModules
 
 TICK_S = 2.0
@@ -39,23 +36,16 @@ TICK_S = 2.0
 _log = logging.getLogger("headway.node.forkserver")
 
 
-@dataclass
-class _Flow:
-    pid: int
-    pidfd: int
-    connection: socket.socket | None
-    asked_to_stop: bool = False
-
-
 class _Server:
-    """The loop that forks, waits and reports. Nothing in it may block or start a thread."""
+    """The loop that forks and reaps. Nothing in it may block or start a thread."""
 
     def __init__(self, state_dir: Path, preload: Sequence[str], lock: int) -> None:
         self.state_dir = state_dir
         self.preload = preload
         self.lock = lock
         self.refusal = b""
-        self.flows: dict[int, _Flow] = {}
+        self.flows: dict[int, int] = {}
+        """Pids of its children by their pidfds."""
         # poll, not epoll: a forked child that closes its copies must not change ours.
         self.selector = selectors.PollSelector()
         self.listener = self._listen()
@@ -64,12 +54,12 @@ class _Server:
     def _listen(self) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         directory = os.open(self.state_dir, os.O_PATH | os.O_DIRECTORY)
-        fresh = f"{flowrun.socket_address(directory)}.{os.getpid()}"
+        fresh = f"{socket_address(directory)}.{os.getpid()}"
         umask = os.umask(0o177)
         listener.bind(fresh)
         os.umask(umask)
         listener.listen(64)
-        Path(fresh).rename(flowrun.socket_address(directory))
+        Path(fresh).rename(socket_address(directory))
         os.close(directory)
         listener.setblocking(False)
         self.selector.register(listener, selectors.EVENT_READ)
@@ -94,13 +84,13 @@ class _Server:
         gc.collect()
         gc.freeze()  # what is imported stays shared: a collection in a child must not touch it
 
-    def run(self) -> Sequence[int] | None:
-        """Serve until there is nothing left to do.
+    def run(self) -> int | None:
+        """Serve until another one does.
 
         Returns:
-            None in the server; in each forked child, the descriptors of its request.
+            None in the server; in each forked child, the descriptor of its request.
         """
-        while self.lock >= 0 or self.flows:
+        while self.lock >= 0:
             for key, _ in self.selector.select(TICK_S):
                 if self.selector.get_map().get(key.fileobj) is not key:
                     continue  # closed by an event before it
@@ -110,9 +100,9 @@ class _Server:
                         connection.setblocking(False)
                         self.selector.register(connection, selectors.EVENT_READ)
                 elif isinstance(key.fileobj, int):
-                    self._reap(self.flows[key.fileobj])
+                    self._reap(key.fileobj)
                 elif isinstance(key.fileobj, socket.socket):
-                    request = self._hear(key.fileobj, key.data)
+                    request = self._hear(key.fileobj)
                     if request is not None:
                         return request
             self._look_around()
@@ -120,28 +110,24 @@ class _Server:
 
     def _look_around(self) -> None:
         if self.lock < 0:
-            return
+            return  # a successor has taken over
         if self._socket_inode() != self.inode:
             _log.warning("another server took the socket, or it was removed; this one ends")
             self._retire()
         elif self.imported.outdated():
             self._hand_over()
 
-    def _hear(self, connection: socket.socket, flow: _Flow | None) -> Sequence[int] | None:
+    def _hear(self, connection: socket.socket) -> int | None:
         try:
-            message, fds, _, _ = socket.recv_fds(connection, 64, 4)
+            message, fds, _, _ = socket.recv_fds(connection, 64, 1)
         except OSError:
             message, fds = b"", []
-        if flow is not None:
-            self._hear_of(flow, message)
-        elif not message or _hung_up(connection):
-            self._close(connection)
-        elif len(fds) == 4 and not (refusal := self._reason_not_to_fork()):
-            return self._fork(connection, fds)
-        else:
+        if message and not _hung_up(connection):
+            if len(fds) == 1 and not (refusal := self._reason_not_to_fork()):
+                return self._fork(connection, fds[0])
             with suppress(OSError):
-                connection.send(refusal if len(fds) == 4 else b"not a request")
-            self._close(connection)
+                connection.send(refusal if len(fds) == 1 else b"not a request")
+        self._close(connection)
         for fd in fds:
             os.close(fd)
         return None
@@ -149,19 +135,9 @@ class _Server:
     def _reason_not_to_fork(self) -> bytes:
         if self.lock >= 0 and self.imported.outdated():
             self._hand_over()
-        return flowrun.AGAIN if self.lock < 0 else self.refusal
+        return AGAIN if self.lock < 0 else self.refusal
 
-    def _hear_of(self, flow: _Flow, message: bytes) -> None:
-        if message == flowrun.STOP:
-            flow.asked_to_stop = True
-        elif flow.connection is not None:  # the stub is gone
-            self._close(flow.connection)
-            flow.connection = None
-            if flow.asked_to_stop:
-                _log.warning("stub of %d was killed after it was asked to stop", flow.pid)
-                signal.pidfd_send_signal(flow.pidfd, signal.SIGKILL)
-
-    def _fork(self, connection: socket.socket, fds: Sequence[int]) -> Sequence[int] | None:
+    def _fork(self, connection: socket.socket, request: int) -> int | None:
         try:
             pid = os.fork()
         except OSError as error:
@@ -169,18 +145,15 @@ class _Server:
             pid = -1
         if pid == 0:
             self._let_go()
-            return fds
-        for fd in fds:
-            os.close(fd)
-        if pid < 0:
-            self._close(connection)
-            return None
-        pidfd = os.pidfd_open(pid)
-        flow = self.flows[pidfd] = _Flow(pid, pidfd, connection)
-        self.selector.register(pidfd, selectors.EVENT_READ, flow)
-        self.selector.modify(connection, selectors.EVENT_READ, flow)
-        with suppress(OSError):
-            socket.send_fds(connection, [b"%d" % pid], [pidfd])
+            return request
+        os.close(request)
+        if pid > 0:
+            pidfd = os.pidfd_open(pid)
+            self.flows[pidfd] = pid
+            self.selector.register(pidfd, selectors.EVENT_READ)
+            with suppress(OSError):
+                socket.send_fds(connection, [b"%d" % pid], [pidfd])
+        self._close(connection)
         return None
 
     def _let_go(self) -> None:
@@ -192,15 +165,10 @@ class _Server:
                 os.close(key.fileobj)
         os.close(self.lock)
 
-    def _reap(self, flow: _Flow) -> None:
-        _, status = os.waitpid(flow.pid, 0)
-        self.selector.unregister(flow.pidfd)
-        os.close(flow.pidfd)
-        del self.flows[flow.pidfd]
-        if flow.connection is not None:
-            with suppress(OSError):
-                flow.connection.send(b"%d" % os.waitstatus_to_exitcode(status))
-            self._close(flow.connection)
+    def _reap(self, pidfd: int) -> None:
+        os.waitpid(self.flows.pop(pidfd), 0)
+        self.selector.unregister(pidfd)
+        os.close(pidfd)
 
     def _close(self, connection: socket.socket) -> None:
         self.selector.unregister(connection)
@@ -215,7 +183,7 @@ class _Server:
             _log.exception("the successor did not start")
 
     def _retire(self) -> None:
-        """Serve no more; stay until the flows are done, to report how they end."""
+        """Serve no more; the flows go on."""
         self._close(self.listener)
         os.close(self.lock)
         self.lock = -1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from headway.errors import LeaseLost
-from headway.node.flowrun import live_flow
+from headway.node.flowlock import live_flow
 from headway.site import Site
 
 
@@ -51,10 +51,11 @@ class NodeGrants:
         running = self._site.ledger.runs.on_node(self._site.settings.node)
         return [run.run_id for run in running if run.preempted_for]
 
-    def give_back(self, run_id: str) -> None:
-        """The run is not started after all; nothing of one that a flow process has taken up."""
+    def give_back(self, run_id: str) -> bool:
+        """The run is not started after all; False for one that a flow process has taken up."""
         lease = self._site.ledger.leases.of_run(run_id)
         if lease is None or lease.start_by is None or lease.node != self._site.settings.node:
-            return
+            return False
         with suppress(LeaseLost):  # the janitor was faster
             self._site.ledger.leases.give_back(lease.fence)
+        return True

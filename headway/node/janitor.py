@@ -23,7 +23,7 @@ from headway.model.job_text import kept_job
 from headway.model.lease import Lease
 from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind, RunState
-from headway.node.flowrun import live_flow
+from headway.node.flowlock import live_flow
 from headway.node.frozen import FrozenFlows
 from headway.node.mending import Case, Mender, Mending, PrefectRun, same
 from headway.node.sweep import sweep
@@ -45,9 +45,9 @@ from headway.this_node import note_ports
 
 log = logging.getLogger(__name__)
 
-_DELETED = PrefectRun(PrefectView.MISSING)
-_A_ROUND = 200
-"""Of the runs that wait, and of the ends that Prefect has not heard of, so many are looked at."""
+DELETED_RUN = PrefectRun(PrefectView.MISSING)
+A_ROUND = 200
+"""Of the ends that Prefect has not heard of, and of the runs that wait, so many are looked at."""
 _SILENT = frozenset({Action.NOTE_TOLD, Action.STOP_CONTAINER})
 """Not worth a line of the log each round."""
 
@@ -60,32 +60,19 @@ class Janitor:
         self._site = site
         self._mender = Mender(site, wake)
         self._frozen = FrozenFlows(site.clock)
-        self._turn = ""
         self._turn_of_ends = ""
-        self._told_ends = ToldEnds(site)
+        self._told_ends = ToldEnds(site, node=site.settings.node)
         self._amiss: str | None = None
 
-    def unsettled(
-        self, called: Collection[str] = (), *, whole: bool = True, line: bool = True
-    ) -> list[RunRecord]:
-        """Runs of this node that Prefect must be asked about, some of the queue's, and *called*.
+    def unsettled(self, called: Collection[str] = (), *, whole: bool = True) -> list[RunRecord]:
+        """Runs of this node that Prefect must be asked about, and *called*.
 
-        The rest of the queue comes last: a slow server answers of the others first.
-        A long line is asked about in turns: its runs cost nothing meanwhile, and
-        a cancelled one that comes to its turn is not started in any case. So are
-        the ends that Prefect has not heard of, and now and then those that it has. A round that
-        is not *whole* leaves the line and the latter out; without *line* another node looks after
-        that.
+        The ends that Prefect has not heard of are asked about in turns, and now and then those
+        that it has: not in a round that is not *whole*.
         """
-        ledger, node, pool = self._site.ledger, self._site.settings.node, self._site.settings.pool
-        open_runs = ledger.runs.on_node(node)
-        line = line and whole
-        waiting = ledger.runs.waiting_page(pool, self._turn, _A_ROUND) if line else []
-        if line:
-            self._turn = waiting[-1].run_id if len(waiting) == _A_ROUND else ""
-        untold = ledger.runs.untold(node, pool, self._turn_of_ends, _A_ROUND)
-        self._turn_of_ends = untold[-1].run_id if len(untold) == _A_ROUND else ""
-        open_runs += waiting + untold + (self._told_ends.page() if whole else [])
+        ledger, node = self._site.ledger, self._site.settings.node
+        open_runs = ledger.runs.on_node(node) + self._untold(node=node)
+        open_runs += self._told_ends.page() if whole else []
         known = {run.run_id for run in open_runs}
         left = {lease.run_id for lease in ledger.leases.live(node) if lease.gang_rank == 0}
         left |= {container.run_id for container in self._site.runtime.containers()}
@@ -94,6 +81,12 @@ class Janitor:
                 open_runs.append(ledger.runs.get(run_id))
         ours = [run for run in open_runs if run.run_id in known or self._is_ours(run)]
         return sorted(ours, key=lambda run: _in_line(run) and run.run_id not in called)
+
+    def _untold(self, *, node: str = "", pool: str = "") -> list[RunRecord]:
+        """Ends that Prefect has not heard of: see `RunReads.untold`; each round the next ones."""
+        found = self._site.ledger.runs.untold(node, pool, self._turn_of_ends, A_ROUND)
+        self._turn_of_ends = found[-1].run_id if len(found) == A_ROUND else ""
+        return found
 
     def _is_ours(self, run: RunRecord) -> bool:
         """Whether this node may decide about a run that it was pointed to.
@@ -105,6 +98,10 @@ class Janitor:
             return True
         if run.pool != self._site.settings.pool:
             return False
+        return self._is_nobodys(run)
+
+    def _is_nobodys(self, run: RunRecord) -> bool:
+        """Whether no node has the run, nor cleans up behind it."""
         settled = (
             run.told_end_at is not None and self._site.ledger.leases.of_run(run.run_id) is None
         )
@@ -143,7 +140,7 @@ class Janitor:
             wanted.add(name)
             if run.run_id not in now or not same(run, now[run.run_id]):
                 continue
-            said = prefect.get(run.run_id, _DELETED)
+            said = prefect.get(run.run_id, DELETED_RUN)
             failures = failed.get(run.run_id, Failures())
             restart = run.started_at is not None and run.started_at < booted
             case = Case(run, lease, name, said, starts.get(run.run_id, 0), failures, restart)
@@ -221,7 +218,8 @@ class Janitor:
         runs = ledger.runs.on_node(node)
         failed = ledger.attempts.failures([run.run_id for run in runs])
         for run in runs:
-            name, said = container_name(run.run_id, run.attempt), prefect.get(run.run_id, _DELETED)
+            name = container_name(run.run_id, run.attempt)
+            said = prefect.get(run.run_id, DELETED_RUN)
             failures = failed.get(run.run_id, Failures())
             case = Case(run, leases.get(run.run_id), name, said, failures=failures)
             seen = _situation(case)

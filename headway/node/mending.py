@@ -14,7 +14,7 @@ from headway.model.job_text import stop_grace_s
 from headway.model.lease import Fence, Lease
 from headway.model.prefect_view import PrefectView
 from headway.model.run import DELETED, Exit, ExitKind, Measurement, cancelled_by
-from headway.node.flowrun import live_flow
+from headway.node.flowlock import live_flow
 from headway.node.stops import Stops
 from headway.policy.conclude import restarted
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S, MAX_FLOW_STARTS, Action

@@ -13,7 +13,7 @@ from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable, RunUnknow
 from headway.model.attempt_record import Failures
 from headway.model.job_text import kept_job
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
-from headway.node.flowrun import live_flow
+from headway.node.flowlock import live_flow
 from headway.policy.conclude import AttemptEnd, Ended, conclude
 from headway.policy.guard import GuardTimes
 from headway.run.code import forget_working_copy

@@ -3,17 +3,17 @@
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from headway.errors import CeilingUnsafe, InvalidInput, LeaseLost
+from headway.errors import CeilingUnsafe, ImpossibleDemand, InvalidInput, LeaseLost
 from headway.forecast import Forecaster
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.run import Exit, ExitKind, Measurement, RunState
-from headway.node.flowrun import live_flow
+from headway.prefect.client import FLOW
 from headway.scheduler.limits import Gates
 from headway.site import Site
 from headway.this_node import OPERATORS_TEAM, os_user
@@ -35,6 +35,17 @@ class Offer:
     """Under which it was made in Prefect."""
     member: tuple[str, int] | None = None
     """The array that it was made for as a member, and which one; see `model.array.member_of`."""
+    flow: str = FLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What becomes of offers that are not put into the queue."""
+
+    flows: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Runs that train nothing: the node that each is to start on, and its flow."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Runs that the ledger does not know and that can never run, with the reason."""
 
 
 class Intake:
@@ -48,40 +59,37 @@ class Intake:
         self._forecaster = Forecaster(site)
         self.called: set[str] = set()
         """Runs that Prefect offers although they have ended or are suspended: what their users
-        want is the janitor's to find out."""
+        want, and what Prefect is to be told, is the janitor's to find out."""
 
-    def take_in(self, offers: Iterable[Offer]) -> list[str]:
-        """Put new runs into the queue; gives those to be started at once.
+    def take_in(self, offers: Iterable[Offer]) -> Taken:
+        """Put new runs into the queue; what becomes of those that do not belong there."""
+        taken = Taken()
+        for offer in offers:
+            self._take(offer, taken)
+        return taken
 
-        These are flows that are no training runs, unless they are handed to
-        another node; what can never run, because
-        its job is wrong or no node could hold it: its flow says so and fails;
-        and granted runs whose flow process died.
-        """
-        return [offer.run_id for offer in offers if self._starts_at_once(offer)]
-
-    def _starts_at_once(self, offer: Offer) -> bool:
-        site = self._site
+    def _take(self, offer: Offer, taken: Taken) -> None:
         if offer.document is None:
-            others = {each.node.name for each in self._forecaster.nodes} - {site.settings.node}
-            return offer.queue not in others
+            nodes = {each.node.name for each in self._forecaster.nodes}
+            here = self._site.settings.node
+            node = offer.queue if offer.queue in nodes else here
+            taken.flows[offer.run_id] = (node, offer.flow)
+            return
         try:
             job = job_from_document(offer.document)
             # The gateway has done so already; this is for runs of Prefect's own API.
             job = self._forecaster.on_base_image(job, OPERATORS_TEAM, self._pool, offer.queue).job
         except CeilingUnsafe:
-            return False  # it is offered again, and taken when the ceiling can be trusted
-        except InvalidInput:
-            return live_flow(site.settings.state_dir, offer.run_id) is None
+            return  # it is offered again, and taken when the ceiling can be trusted
+        except InvalidInput as error:
+            taken.refused[offer.run_id] = str(error)
+            return
         record = self._taken(offer, job)
         job = job.belonging_to(record.owner, record.team)
         if record.state is RunState.ENDED or record.suspended_at is not None:
             self.called.add(offer.run_id)
-            return False
-        if record.state is not RunState.WAITING:
-            here = record.node == site.settings.node
-            return here and live_flow(site.settings.state_dir, record.run_id) is None
-        return record.demand is None and self.predicted(record, job) is None
+        elif record.state is RunState.WAITING and record.demand is None:
+            self.predicted(record, job)
 
     def _taken(self, offer: Offer, job: TrainingJob) -> RunRecord:
         """The run in the ledger; a member as what its array says, whatever it was made with."""
@@ -134,7 +142,7 @@ class Intake:
     def predicted(self, record: RunRecord, job: TrainingJob) -> RunRecord | None:
         """*record* of a run that waits, with what its *job* will need, kept in the ledger.
 
-        None if no node could hold that.
+        None if no node could hold that: it has ended then, and is among the `called`.
         """
         prediction, demand = self._forecaster.forecast(
             job, override=record.demand_override, pool=record.pool, queue=record.queue
@@ -149,4 +157,12 @@ class Intake:
             pool=record.pool,
             queue=record.queue,
         )
-        return None if refusal else replace(record, prediction=prediction, demand=demand)
+        if refusal is None:
+            return replace(record, prediction=prediction, demand=demand)
+        why = str(ImpossibleDemand(refusal.field, refusal.value, refusal.allowed))
+        log.info("run %s (%s): %s", record.name, record.run_id, why)
+        with suppress(LeaseLost):
+            exit_ = Exit(ExitKind.REFUSED, None, why)
+            self._site.ledger.runs.finish(record.unleased, exit_, Measurement())
+            self.called.add(record.run_id)
+        return None

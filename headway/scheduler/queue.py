@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
-from headway.errors import LeaseLost, RunUnknown
+from headway.errors import LeaseLost
 from headway.estimate.starts import played_document
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
 from headway.model.lease import Fence, Resource, Wait
-from headway.model.prefect_view import News, RunNews
 from headway.model.run import Exit, Measurement
 from headway.model.term import Leader, Term
 from headway.model.turn import VirtualClock
@@ -26,7 +25,7 @@ from headway.scheduler.cpu_fallback import Fallbacks
 from headway.scheduler.front import held_back, new_turns, queue_of
 from headway.scheduler.grants import give_back_untaken, grant_starts, mark_stops, room_of
 from headway.scheduler.growth import run_to_grow
-from headway.scheduler.intake import Intake, Offer
+from headway.scheduler.intake import Intake, Offer, Taken
 from headway.scheduler.limits import Gates, read_gates
 from headway.scheduler.planning import make_plan, read_pool
 from headway.scheduler.playing import play
@@ -36,7 +35,7 @@ from headway.scheduler.waiting import Waiting
 from headway.scheduler.why import Why, why
 from headway.site import Site
 
-LEADS_S = 10.0
+LEADS_S = 6.0
 """A leader that was not heard of for so long is replaced."""
 _KEEP_CLOCK = timedelta(minutes=1)
 """The virtual clock is kept so often even where nobody joins the queue."""
@@ -53,7 +52,7 @@ class Pass:
     granted: tuple[str, ...] = ()
     """Runs that got their leases, on any node, in order."""
     refused: tuple[str, ...] = ()
-    """Runs that no node could hold any more: their flows say so, and fail."""
+    """Runs that no node could hold any more: they have ended."""
     waiting: Mapping[str, str] = field(default_factory=dict)
     """Runs of which there is news why they wait: reason, place and expected start."""
     logged: frozenset[str] = frozenset()
@@ -85,34 +84,25 @@ class PoolQueue:
         self._ended = EndedRuns(site.ledger)
         self._fallbacks = Fallbacks()
         self._term: Term | None = None
-        self.leader: Leader | None = None
-        """Who leads the pool, as it was last heard."""
-        self.others: frozenset[str] = frozenset()
-        """In the last pass, the other nodes of the pool."""
-        self.called: frozenset[str] = frozenset()
-        """Of the last offers those that the janitor is to look at: see `Intake`."""
+        self.called: set[str] = set()
+        """Runs that the janitor is to look at: see `Intake`; who does takes them out."""
 
     @property
     def leads(self) -> bool:
         """Whether this one leads the pool, for all that it knows."""
         return self._term is not None
 
-    def hear(self) -> Leader | None:
-        """Ask the ledger who leads the pool."""
-        self.leader = self._site.ledger.leaders.of(self._pool)
-        return self.leader
-
-    def contend(self, *, reaches_prefect: bool) -> None:
-        """Begin to lead the pool or go on, where nobody else does.
+    def contend(self, *, reaches_prefect: bool) -> Leader:
+        """Begin to lead the pool or go on, where nobody else does; who leads it now.
 
         Who does not reach Prefect leaves it to others for a while, and leads where none does.
         """
         site, after_s = self._site, 0.0 if reaches_prefect else LEADS_S
-        self.leader = site.ledger.leaders.contend(
+        leader = site.ledger.leaders.contend(
             self._pool, site.settings.node, site.worker_token, ttl_s=LEADS_S, after_s=after_s
         )
-        leads = self.leader.holder == site.worker_token
-        self._term = self.leader.term if leads else None
+        self._term = leader.term if leader.holder == site.worker_token else None
+        return leader
 
     def known(self) -> frozenset[str]:
         """Runs that wait in the ledger: they need no new offer.
@@ -122,15 +112,12 @@ class PoolQueue:
         """
         return self._site.ledger.runs.waiting_ids(self._pool)
 
-    def take_in(self, offers: Iterable[Offer]) -> list[str]:
-        """Put new runs into the queue; gives those to be started here at once: see `Intake`.
-
-        Runs that train are the leader's to take in.
-        """
+    def take_in(self, offers: Iterable[Offer]) -> Taken:
+        """Put new runs into the queue: see `Intake`."""
         intake = Intake(self._site, self._pool, self._waiting.gates)
-        at_once = intake.take_in(o for o in offers if self.leads or o.document is None)
-        self.called = frozenset(intake.called)
-        return at_once
+        taken = intake.take_in(offers)
+        self.called |= intake.called
+        return taken
 
     def may_claim(self) -> bool:
         """Whether flow processes have taken up what held the last pass up."""
@@ -166,10 +153,9 @@ class PoolQueue:
             self._hold_back(seen)
             queue = queue_of(waiting, seen, known, self._held_back)
             made = make_plan(queue, waiting, seen, known)
-        self.others = frozenset(nodes - {site.settings.node})
         granted = grant_starts(site, term, made, seen, gates)
         stops = mark_stops(site, term, made, seen, run_to_grow(made, seen, waiting, known))
-        site.ledger.calls.send((granted.nodes | stops) - {site.settings.node})
+        site.ledger.calls.send(granted.nodes | stops)
         self._held_up = granted.held_up
         give_back_untaken(site, seen)
         self._end_in_vain(seen)
@@ -177,27 +163,6 @@ class PoolQueue:
         made = self._starts.keep(made, seen, waiting, known.starts)
         waits, logged = self._tell(term, made, seen)
         return Pass(granted.run_ids, tuple(refused), waits, logged, bool(granted.held_up))
-
-    def pass_on(self, told: RunNews) -> bool:
-        """Call the other node that a run concerns of which Prefect told something; whether any.
-
-        That is the one that has it where its user may have asked something, and the one that it
-        was handed to, by the work queue with the node's name.
-        """
-        if not self.leads or told.news is News.COMPLETED:
-            return False
-        node = self._node_of(told.run_id) if told.news is News.ASKED else told.queue
-        if node not in self.others:
-            return False
-        self._site.ledger.calls.send([node], told.run_id)
-        return True
-
-    def _node_of(self, run_id: str) -> str:
-        """The node that has a run, or had it last; empty where none has, or nobody knows it."""
-        try:
-            return self._site.ledger.runs.get(run_id).node or ""
-        except RunUnknown:
-            return ""
 
     def play(self) -> Explained | None:
         """Play the queue forward and keep what comes of it, where this one leads the pool.
@@ -242,6 +207,7 @@ class PoolQueue:
                 refused.append(record.run_id)
             else:
                 waiting.put(told, nodes)
+        self.called |= intake.called
         return refused
 
     def _end_in_vain(self, seen: PoolSnapshot) -> None:

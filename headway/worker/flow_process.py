@@ -6,23 +6,19 @@ would run as the worker's owner.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from subprocess import DEVNULL
 
-import anyio
-import anyio.abc
 from prefect.logging import get_logger
 from prefect.settings import get_current_settings
 
 from headway.errors import HeadwayError, shown
 from headway.node.forkstart import start_server
-from headway.project import FLOWS, PROJECT
+from headway.project import FLOWS
 
 PRELOAD = (
-    "prefect.engine",
-    "prefect.flow_engine",
+    "flows.engine",
     "prefect.task_engine",
     "fastapi.encoders",  # Prefect encodes a flow's parameters with it
     "flows.train",
@@ -51,7 +47,7 @@ log = get_logger("worker.gpu-node")
 
 
 def have_fork_server(state_dir: Path) -> None:
-    """Start it unless it runs; without it runs start a second or two later each."""
+    """Start it unless it runs; without it no run starts."""
     try:
         start_server(state_dir, PRELOAD, {**_environment(), **PRELOAD_ENV})
     except HeadwayError as error:
@@ -78,13 +74,6 @@ def _environment() -> dict[str, str]:
 def _prefect_settings() -> Mapping[str, str]:
     """Settings of Prefect in this worker, which do not change; to collect them takes 0.1 s."""
     return get_current_settings().to_environment_variables(exclude_unset=True)
-
-
-async def start(command: Sequence[str], env: Mapping[str, str]) -> anyio.abc.Process:
-    """Start a flow process; it outlives this worker, and logs through Prefect."""
-    return await anyio.open_process(
-        command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, cwd=PROJECT, env=env
-    )
 
 
 def refusal(flow: str) -> str:

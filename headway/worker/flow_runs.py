@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import FlowRunFilter, WorkPoolFilter, WorkQueueFilter
+from prefect.client.schemas.filters import FlowRunFilter, WorkPoolFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import FlowRunSort
 from pydantic import ValidationError
@@ -35,20 +35,14 @@ class FlowRunReader:
         self._client = client
 
     async def page(
-        self, wanted: Mapping[str, Any], *, pool: str, queue: str = "", limit: int, offset: int
+        self, wanted: Mapping[str, Any], *, pool: str, limit: int, offset: int
     ) -> FlowRunPage:
-        """Runs of the work pool *pool* for which *wanted* holds, those due last first.
-
-        Of its work queue *queue* alone where one is named; of all where the server cannot send
-        them, since what lists them then knows no queues.
-        """
+        """Runs of the work pool *pool* for which *wanted* holds, those due last first."""
         pools = {"name": {"any_": [pool]}}
-        queues = {"name": {"any_": [queue]}} if queue else None
         newest = FlowRunSort.EXPECTED_START_TIME_DESC
         try:
             runs = await self._client.read_flow_runs(
                 work_pool_filter=WorkPoolFilter.model_validate(pools),
-                work_queue_filter=WorkQueueFilter.model_validate(queues) if queues else None,
                 flow_run_filter=FlowRunFilter.model_validate(wanted),
                 sort=newest,
                 limit=limit,

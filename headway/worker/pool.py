@@ -1,7 +1,7 @@
 """What the worker reads from Prefect of its work pool and its runs, and what it writes there."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -42,20 +42,16 @@ class PrefectPool:
     """One work pool of Prefect, as its worker on this node sees it.
 
     Attributes:
-        claimed: Gives the runs that this worker is claiming or running now.
         passing: Held during a pass over the queue, and by whoever must not come in between.
         queues: Names of the pool's work queues, as they were last read.
     """
 
-    def __init__(
-        self, client: PrefectClient, name: str, claimed: Callable[[], Collection[UUID]]
-    ) -> None:
+    def __init__(self, client: PrefectClient, name: str) -> None:
         """The pool called *name*, through Prefect's own *client*."""
         self._client = client
         self._reader = FlowRunReader(client)
         self._name = name
         self._flow_names: dict[UUID, str] = {}
-        self.claimed = claimed
         self.passing = asyncio.Lock()
         self.queues: frozenset[str] = frozenset()
 
@@ -81,7 +77,6 @@ class PrefectPool:
         due: datetime,
         *,
         first_page: int = PAGE,
-        queue: str = "",
     ) -> list[FlowRun]:
         """Runs to be started before *due* that are not *known*.
 
@@ -93,7 +88,6 @@ class PrefectPool:
             due: They are to start before.
             first_page: Size of the first page: what the server sends of a long queue
                 takes it as long as to start a run.
-            queue: The work queue that is looked at; empty for all of them.
         """
         found: list[FlowRun] = []
         unreadable: set[str] = set()
@@ -101,9 +95,7 @@ class PrefectPool:
         limit = first_page
         while True:
             seen = len(found) + len(unreadable)
-            page = await self._reader.page(
-                wanted, pool=self._name, queue=queue, limit=limit, offset=seen
-            )
+            page = await self._reader.page(wanted, pool=self._name, limit=limit, offset=seen)
             found += page.runs
             unreadable |= page.unreadable.keys()
             all_known = page.runs and all(str(run.id) in known for run in page.runs)
@@ -111,9 +103,7 @@ class PrefectPool:
                 break
             limit = PAGE
         await self._refuse(unreadable)
-        new = {str(run.id): run for run in found if str(run.id) not in known}
-        claimed = self.claimed()
-        return [run for run in new.values() if run.id not in claimed]
+        return list({str(run.id): run for run in found if str(run.id) not in known}.values())
 
     async def scheduled(self, run_ids: Collection[str]) -> dict[str, FlowRun]:
         """Those of *run_ids* that Prefect would let a worker start now, by id."""
@@ -176,18 +166,13 @@ class PrefectPool:
                 found[run_id] = PrefectRun(PrefectView.of(state_type))
         return found
 
-    async def claim_undeployed(self, run: FlowRun) -> bool:
-        """Claim a run whose deployment was deleted, which Prefect itself refuses for good.
-
-        No deployment is needed to start it. Its lease in the ledger keeps other workers away.
-        """
-        if run.deployment_id is None or run.state is None:
-            return False
+    async def note_granted(self, run_id: str) -> None:
+        """Make Scheduled Pending; nothing of a run that has moved on, as Prefect itself sees to."""
+        granted: State[Any] = Pending(message="granted a place")
         try:
-            await self._client.read_deployment(run.deployment_id)
-        except ObjectNotFound:
-            return await self.write_over(str(run.state.id), run.id, Pending())
-        return False
+            await self._client.set_flow_run_state(UUID(run_id), granted)
+        except (httpx.HTTPError, ObjectNotFound) as error:
+            log.warning("run %s is not Pending in Prefect: %s", run_id, error)
 
     async def write_state(self, run_id: UUID, state: State[Any]) -> None:
         """Write a state, whatever the run's state is now; what Prefect refuses is logged."""
@@ -195,6 +180,11 @@ class PrefectPool:
             await self._client.set_flow_run_state(run_id, state, force=True)
         except (httpx.HTTPError, ObjectNotFound) as error:
             log.warning("state of run %s not written: %s", run_id, error)
+
+    async def rename(self, run_id: str, name: str) -> None:
+        """Call a run *name*; nothing if somebody has deleted it."""
+        with suppress(ObjectNotFound):
+            await self._client.update_flow_run(UUID(run_id), name=name)
 
     async def remove(self, run_id: UUID) -> None:
         """Remove a run with its tasks and logs; nothing if somebody has."""

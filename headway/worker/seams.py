@@ -20,24 +20,12 @@ class Seam(NamedTuple):
 _WORKER = "prefect.workers.base:BaseWorker"
 
 SEAMS = (
-    # Overridden: what the queue starts here now, instead of what Prefect lists first.
-    Seam(_WORKER, "_get_scheduled_flow_runs", "BaseWorker.get_and_submit_flow_runs"),
-    # Overridden: what fails on the way to a flow process gives the claim back and ends no worker.
-    Seam(_WORKER, "_submit_run", "BaseWorker._submit_scheduled_flow_runs"),
-    # Used: the claim, which is atomic; and the end of a flow process that said nothing itself.
-    Seam(_WORKER, "_propose_pending_state", "BaseWorker._submit_run"),
-    Seam(_WORKER, "_propose_crashed_state", "BaseWorker._submit_run_and_capture_errors"),
-    # Read, and cleared: runs that are being claimed.
-    Seam(_WORKER, "_submitting_flow_run_ids", "BaseWorker._submit_run"),
-    # Read, and given back: how many runs `--limit` leaves.
-    Seam(_WORKER, "_limiter", "BaseWorker._submit_scheduled_flow_runs"),
-    Seam(_WORKER, "_release_limit_slot", "BaseWorker._submit_run"),
     # Overridden: the janitor ends what was cancelled.
     Seam(_WORKER, "_cancel_run", "BaseWorker._setup_cancellation_observer"),
     # Used: the worker's own tasks run in it, beside those of its runs.
     Seam(_WORKER, "_runs_task_group", "BaseWorker.setup"),
-    # Read: how long before its time a run is taken in.
-    Seam(_WORKER, "_prefetch_seconds"),
+    # Read: how many runs go on here at once.
+    Seam(_WORKER, "_limit", "BaseWorker.setup"),
     # Replaced, in flows/: a stored result is a pickle.
     Seam("prefect.results:ResultStore", "_from_metadata"),
     # Replaced, in flows/: the janitor suspends runs.

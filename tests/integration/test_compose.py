@@ -43,7 +43,7 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
     }
     started: list[subprocess.Popen[bytes]] = []
     homes = {name: tmp_path / name for name in ("server", "node")}
-    homes["guard"] = homes["gateway"] = homes["node"]
+    homes["guard"] = homes["gateway"] = homes["scheduler"] = homes["node"]
     gateway_port = str(free_port())
     env = {
         name: service(compose, name, put)
@@ -53,7 +53,7 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
     sites = {name: LiveSite(homes[name], "process", port, **env[name]) for name in homes}
     node = sites["node"]
     try:
-        for name in ("server", "guard", "gateway", "node"):
+        for name in ("server", "guard", "gateway", "scheduler", "node"):
             home = homes[name]
             home.mkdir(mode=0o700, exist_ok=True)
             program, *words = compose["services"][name]["command"]

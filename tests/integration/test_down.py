@@ -27,7 +27,7 @@ JOB = TrainingJob(name="job", image="image:1", command=["true"])
 NOTHING: down.Halted = {"stopped": [], "requeued": [], "going_on": []}
 HOLDS = """
 import signal, sys, time
-from headway.node.flowrun import lock_flow
+from headway.node.flowlock import lock_flow
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 assert lock_flow(sys.argv[1], sys.argv[2]) is not None
 print("holds", flush=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.node.flowrun import live_flow
+from headway.node.flowlock import live_flow
 from tests.support.site import LiveSite, sleeper, wait_for
 
 pytestmark = pytest.mark.prefect

@@ -1,185 +1,256 @@
-"""Flow runs through the fork server, with a real Prefect server and a real process worker."""
+"""Flow processes through the fork server: real processes, a tiny engine, no Prefect."""
 
-import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from uuid import uuid4
 
 import psutil
 import pytest
 
-from headway.node.flowrun import live_flow
-from headway.node.forkstart import running_server, start_server, stub_command
+from headway.node.flowlock import FENCED, live_flow, lock_flow, status_of
+from headway.node.forkstart import NotForked, fork_flow, running_server, start_server
+from headway.project import PROJECT
 
-from .prefect_site import PrefectSite
-
-pytestmark = pytest.mark.prefect
 ROOT = Path(__file__).parents[2]
-PRELOAD = ["prefect.flow_engine", "prefect.task_engine", "prefect._internal.metrics", "site_code"]
+ENGINE = """
+import os, signal, sys, time, pathlib
+here = pathlib.Path(os.environ["HERE"])
+def say(*words):
+    with (here / f"{os.environ['PREFECT__FLOW_RUN_ID']}.said").open("a") as file:
+        print(*words, file=file)
+(here / f"{os.environ['PREFECT__FLOW_RUN_ID']}.began").write_text(str(os.getpid()))
+exec(os.environ["DO"])
+"""
 
 
-class Site(PrefectSite):
-    """A site whose worker starts flows through a fork server."""
+class Bench:
+    """A state directory, and an engine that does what `DO` says."""
 
-    def __init__(self, home: Path) -> None:
-        super().__init__(home)
-        self.code = home / "code"
-        self.code.mkdir()
-        self.write_code("one")
-        self.env["PYTHONPATH"] = f"{self.code}{os.pathsep}{ROOT}"
-        self.state_dir = home / "state"
+    def __init__(self, here: Path) -> None:
+        self.here = here
+        # Deeper than a socket address may be long.
+        self.state_dir = here / ("deep" * 30) / "state"
+        package = here / "code" / "flows"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (package / "engine.py").write_text(ENGINE)
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "LC_ALL": "C.UTF-8",  # else the interpreter itself adds LC_CTYPE
+            "PYTHONPATH": f"{here / 'code'}{os.pathsep}{ROOT}",
+            "HERE": str(here),
+        }
 
-    def open(self) -> None:
-        super().open()
-        self.start_server()
-        self.start_worker("fork", env={"PREFECT_WORKER_QUERY_SECONDS": "0.5", "PROBE_MARKER": "w"})
-        self.quiet = self.deploy("quiet", "fork", self.variables(stream_output=False))
-        self.loud = self.deploy("loud", "fork", self.variables(stream_output=True))
+    def start_server(self, *preload: str) -> int:
+        return start_server(self.state_dir, preload, self.env)
 
-    def variables(self, **more: Any) -> dict[str, Any]:
-        return {"command": stub_command(self.state_dir), "working_dir": str(self.home), **more}
+    def start(self, do: str, run_id: str | None = None) -> "Run":
+        run_id = run_id or str(uuid4())
+        env = {**self.env, "DO": do, "PREFECT__FLOW_RUN_ID": run_id}
+        return Run(self, run_id, *fork_flow(self.state_dir, env))
 
-    def start_server(self) -> int:
-        env = {**self.env, "SERVER_ONLY": "1", "PREFECT_LOGGING_LEVEL": "ERROR"}
-        return start_server(self.state_dir, PRELOAD, env)
-
-    def write_code(self, version: str) -> None:
-        (self.code / "site_code.py").write_text(f"VERSION = {version!r}\n")
-
-    def report(self) -> Path:
-        return self.home / f"report-{time.monotonic_ns()}"
-
-    def wait_event(self, report: Path, event: str) -> dict[str, Any]:
-        self.wait(lambda: event in events(report), 40, f"{event} in {report}")
-        return events(report)[event]
+    def close(self) -> None:
+        for path in (self.state_dir / "flows").glob("*.lock"):
+            if (pid := live_flow(self.state_dir, path.stem)) is not None:
+                os.kill(pid, signal.SIGKILL)
+        if (pid := running_server(self.state_dir)) is not None:
+            os.kill(pid, signal.SIGKILL)
 
 
-def events(report: Path) -> dict[str, dict[str, Any]]:
-    if not report.exists():
-        return {}
-    notes = [json.loads(line) for line in report.read_text().splitlines()]
-    return {note["event"]: note for note in notes}
+class Run:
+    def __init__(self, bench: Bench, run_id: str, pid: int, pidfd: int) -> None:
+        self.bench, self.id, self.pid, self.pidfd = bench, run_id, pid, pidfd
+
+    def end(self) -> tuple[int, str]:
+        """Its status, and what it said."""
+        assert select.select([self.pidfd], [], [], 60)[0]
+        os.close(self.pidfd)
+        said = self.bench.here / f"{self.id}.said"
+        status = status_of(self.bench.state_dir, self.id, self.pid)
+        return status, said.read_text() if said.exists() else ""
+
+    def begun(self) -> int:
+        """Pid of the flow process, once it runs the engine."""
+        began = self.bench.here / f"{self.id}.began"
+        until(lambda: began.exists() and began.read_text() != "")
+        return int(began.read_text())
 
 
-def stub_of(state_dir: Path) -> psutil.Process:
-    """The one stub that is running: a process of the worker, not the flow process."""
-    marks = {"-S", str(state_dir)}
-    processes = psutil.process_iter(["cmdline"])
-    [stub] = [p for p in processes if marks <= set(p.info["cmdline"] or [])]
-    return stub
+def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    site = Site(tmp_path_factory.mktemp("site"))
+def gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.close()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(
+    ("do", "status"),
+    [
+        ("pass", 0),
+        ("sys.exit(3)", 3),
+        ("sys.exit('a message')", 1),
+        ("1 / 0", 1),
+        ("os.kill(os.getpid(), signal.SIGTERM)", -9),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -9),
+    ],
+)
+def test_who_waits_hears_how_the_flow_process_ends(
+    bench: Bench, do: str, status: int, alone: bool
+) -> None:
+    server = bench.start_server()
+    run = bench.start(f"while not (here / 'go').exists(): time.sleep(0.01)\n{do}")
+    if alone:
+        os.kill(server, signal.SIGKILL)
+        until(lambda: gone(server))
+    (bench.here / "go").touch()
+    assert run.end()[0] == status
+    until(lambda: gone(run.pid))
+
+
+def test_the_flow_process_has_the_environment_that_was_given_and_no_stream(bench: Bench) -> None:
+    server = bench.start_server()
+    run = bench.start(
+        "say(os.getcwd(), os.getsid(0) == os.getpid(), os.getppid());"
+        "say(sys.argv[1:], sorted(os.environ));"
+        "say([os.readlink(f'/proc/self/fd/{n}') for n in range(3)]);"
+        "say(len(os.listdir('/proc/self/fd')))"
+    )
+    status, said = run.end()
+    assert status == 0
+    names = sorted([*bench.env, "DO", "PREFECT__FLOW_RUN_ID"])
+    where, given, streams, opened = said.splitlines()
+    assert where == f"{PROJECT} True {server}"
+    assert given == f"[] {names}"
+    assert streams == str(["/dev/null"] * 3)
+    assert int(opened) <= 6  # three streams, its lock, and what lists and writes this
+
+
+def test_signals_ignored_by_whoever_started_the_server_work_in_the_flow(bench: Bench) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        site.open()
-        yield site
+        bench.start_server()
     finally:
-        site.close()
-        if (pid := running_server(site.state_dir)) is not None:
-            os.kill(pid, signal.SIGTERM)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run = bench.start("time.sleep(30)")
+    os.kill(run.begun(), signal.SIGINT)
+    assert run.end()[0] != 0
 
 
-def test_a_run_completes_in_a_process_like_a_fresh_one(site: Site) -> None:
-    report = site.report()
-    run = site.submit(site.loud, report=str(report))
-    assert site.wait_final(run) == "COMPLETED"
-    body = events(report)["body"]
-    assert body["pid"] == body["session"]
-    assert body["marker"] == "w"
-    assert body["flow_run"] == run
-    assert body["sigint"]
-    assert body["server_settings"] is None
-    assert body["level"] == "INFO"
-    site.wait(lambda: live_flow(site.state_dir, run) is None, 30, "the flow process to end")
-    site.wait(lambda: any("hello" in line for line in site.logs(run)), 10, "the log line")
+def test_a_run_is_never_started_twice(bench: Bench) -> None:
+    bench.start_server()
+    first = bench.start("time.sleep(30)")
+    pid = first.begun()
+    second = bench.start("say('twice')", run_id=first.id)
+    assert select.select([second.pidfd], [], [], 60)[0]
+    assert live_flow(bench.state_dir, first.id) == pid
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: live_flow(bench.state_dir, first.id) is None)
+    assert bench.start("say('again')", run_id=first.id).end() == (0, "again\n")
 
 
-def test_cancel_reaches_the_flow_as_an_intent_and_finally_runs(site: Site) -> None:
-    report = site.report()
-    run = site.submit(site.quiet, report=str(report), seconds=60)
-    pid = site.wait_event(report, "body")["pid"]
-    assert live_flow(site.state_dir, run) == pid
-    site.cancel(run)
-    assert site.wait_final(run) == "CANCELLED"
-    assert events(report)["finally"]["intent"] == "cancel"
-    assert "slept" not in events(report)
-    assert not psutil.pid_exists(pid)
+def test_of_ten_starts_of_one_run_at_once_one_lives(bench: Bench) -> None:
+    bench.start_server()
+    with ThreadPoolExecutor(10) as at_once:
+        runs = list(at_once.map(lambda _: bench.start("say(1); time.sleep(2)", "one"), range(10)))
+    for run in runs:
+        assert select.select([run.pidfd], [], [], 60)[0]
+    assert (bench.here / "one.said").read_text() == "1\n"
+    assert FENCED not in {status_of(bench.state_dir, "one", run.pid) for run in runs}
 
 
-def test_a_failing_flow_is_failed_not_crashed(site: Site) -> None:
-    run = site.submit(site.quiet, report=str(site.report()), fail=True)
-    assert site.wait_final(run) == "FAILED"
+def test_without_a_server_nothing_starts_and_it_is_said(bench: Bench) -> None:
+    with pytest.raises(NotForked, match="No such file or directory"):
+        bench.start("pass")
 
 
-def test_a_killed_flow_process_is_crashed(site: Site) -> None:
-    report = site.report()
-    run = site.submit(site.quiet, report=str(report), seconds=60)
-    os.kill(site.wait_event(report, "body")["pid"], signal.SIGKILL)
-    assert site.wait_final(run) == "CRASHED"
-    assert "-9" in site.states(run)[-1]["message"]
+def test_of_many_servers_started_at_once_one_runs(bench: Bench) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        pids = set(pool.map(lambda _: bench.start_server(), range(6)))
+    assert pids == {running_server(bench.state_dir)}
+    processes = psutil.process_iter(["cmdline"])
+    found = [p for p in processes if str(bench.state_dir) in (p.info["cmdline"] or [])]
+    assert {p.pid for p in found} == pids
 
 
-def test_a_killed_stub_leaves_the_flow_running(site: Site) -> None:
-    report = site.report()
-    run = site.submit(site.quiet, report=str(report), seconds=4)
-    pid = site.wait_event(report, "body")["pid"]
-    stub_of(site.state_dir).kill()
-    time.sleep(1)
-    assert live_flow(site.state_dir, run) == pid
-    site.wait_event(report, "slept")
+def test_a_stale_socket_is_replaced(bench: Bench) -> None:
+    first = bench.start_server()
+    os.kill(first, signal.SIGKILL)
+    until(lambda: running_server(bench.state_dir) is None)
+    assert bench.start_server() != first
+    assert bench.start("pass").end()[0] == 0
 
 
-def test_a_flow_that_ignores_cancel_dies_with_its_stub(site: Site) -> None:
-    report = site.report()
-    run = site.submit(site.quiet, report=str(report), seconds=60, stubborn=True)
-    pid = site.wait_event(report, "body")["pid"]
-    site.cancel(run)
-    # Prefect's patience is 30 s; this is what it does then, sooner.
-    site.wait_event(report, "ignored")
-    stub_of(site.state_dir).kill()
-    site.wait(lambda: not psutil.pid_exists(pid), 20, "the flow process to be killed")
-    assert site.wait_final(run) == "CANCELLED"
+def test_a_successor_with_the_new_code_takes_over_and_running_flows_go_on(bench: Bench) -> None:
+    module = bench.here / "code" / "rules.py"
+    module.write_text("VERSION = 'one'\n")
+    old = bench.start_server("rules")
+    show = "import rules; time.sleep({}); say(rules.VERSION)"
+    assert bench.start(show.format(0)).end()[1] == "one\n"
+    long = bench.start("import rules; say(rules.VERSION); time.sleep(3); sys.exit(6)")
+    long.begun()
+    module.write_text("VERSION = 'two, longer'\n")
+    assert bench.start(show.format(0)).end() == (0, "two, longer\n")
+    assert running_server(bench.state_dir) not in {old, None}
+    until(lambda: gone(old))
+    assert long.end() == (6, "one\n")
 
 
-def test_two_runs_at_once(site: Site) -> None:
-    reports = [site.report(), site.report()]
-    runs = [site.submit(site.quiet, report=str(report), seconds=2) for report in reports]
-    bodies = [site.wait_event(report, "body") for report in reports]
-    assert bodies[0]["pid"] != bodies[1]["pid"]
-    assert [site.wait_final(run) for run in runs] == ["COMPLETED", "COMPLETED"]
+def test_a_module_that_cannot_be_imported_is_left_to_the_flow(bench: Bench) -> None:
+    (bench.here / "code" / "broken.py").write_text("raise OSError('broken')\n")
+    bench.start_server("broken")
+    do = "try: import broken\nexcept OSError as error: say(error)"
+    assert bench.start(do).end() == (0, "broken\n")
 
 
-def test_a_run_outlives_the_server_and_the_next_one_starts_without(site: Site) -> None:
-    first, second = site.report(), site.report()
-    run = site.submit(site.quiet, report=str(first), seconds=3)
-    site.wait_event(first, "body")
-    server = running_server(site.state_dir)
-    assert server is not None
-    os.kill(server, signal.SIGKILL)
-    other = site.submit(site.quiet, report=str(second))
-    assert site.wait_final(other) == "COMPLETED"
-    assert site.wait_final(run) == "COMPLETED"
-    assert "slept" in events(first)
-    assert site.start_server() != server
+def test_a_server_with_threads_does_not_fork(bench: Bench) -> None:
+    (bench.here / "code" / "busy.py").write_text(
+        "import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True, name='busy').start()\n"
+    )
+    bench.start_server("busy")
+    with pytest.raises(NotForked, match=r"left 2 threads running \(MainThread, busy\)"):
+        bench.start("say('alone')")
 
 
-def test_changed_code_is_seen_by_the_next_run(site: Site) -> None:
-    site.start_server()
-    before, after = site.report(), site.report()
-    assert site.wait_final(site.submit(site.quiet, report=str(before))) == "COMPLETED"
-    old = running_server(site.state_dir)
-    site.write_code("two")
-    assert site.wait_final(site.submit(site.quiet, report=str(after))) == "COMPLETED"
-    assert events(before)["body"]["code"] == "one"
-    assert events(after)["body"]["code"] == "two"
-    assert running_server(site.state_dir) not in {old, None}
+def test_a_server_whose_directory_is_gone_ends(bench: Bench) -> None:
+    server = bench.start_server()
+    (bench.state_dir / "fork.sock").unlink()
+    until(lambda: gone(server))
+
+
+def test_a_lock_is_held_while_its_process_lives_and_no_longer(tmp_path: Path) -> None:
+    start = f"import sys, time; sys.path.insert(0, {str(ROOT)!r})"
+    script = f"{start}; from headway.node import flowlock;"
+    script += f"fd = flowlock.lock_flow({str(tmp_path)!r}, 'a/b'); time.sleep(60)"
+    holder = subprocess.Popen([sys.executable, "-c", script])
+    until(lambda: live_flow(tmp_path, "a/b") == holder.pid)
+    assert lock_flow(tmp_path, "a/b") is None
+    assert live_flow(tmp_path, "other") is None
+    holder.kill()
+    holder.wait()
+    assert live_flow(tmp_path, "a/b") is None
+    fd = lock_flow(tmp_path, "a/b")
+    assert fd is not None
+    os.close(fd)
 
 
 def test_what_the_worker_preloads_has_the_engines_client_and_leaves_no_thread() -> None:

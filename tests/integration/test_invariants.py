@@ -43,11 +43,12 @@ def about(findings: list[dict[str, Any]], *words: str) -> set[str]:
 def frozen(process_site: LiveSite) -> Iterator[LiveSite]:
     """The site with a worker that lives and does nothing: its janitor mends nothing by itself."""
     pids = process_site.pids()
-    os.kill(pids["supervisor"], signal.SIGSTOP)  # it would start another one in a minute
+    for name in ("supervisor", "scheduler"):  # one would start another worker, one mends what ended
+        os.kill(pids[name], signal.SIGSTOP)
     try:
         yield process_site
     finally:
-        for name in ("worker", "supervisor"):
+        for name in ("worker", "scheduler", "supervisor"):
             with suppress(ProcessLookupError):
                 os.kill(pids[name], signal.SIGCONT)
 

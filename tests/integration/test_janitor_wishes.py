@@ -24,6 +24,7 @@ from headway.node.told_ends import PAGE_EVERY_S
 from headway.policy.reconcile import Action, Situation
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import ContainerState
+from headway.scheduler.queue_janitor import QueueJanitor
 from headway.settings import Settings
 from headway.site import Site
 from headway.testing.clock import FakeClock
@@ -69,7 +70,7 @@ def test_an_acknowledged_end_that_was_overwritten_is_told_again_though_nobody_he
     site.ledger.runs.finish(fence_of(site.ledger, RUN), Exit(ExitKind.OK, 0, "done"), Measurement())
     site.ledger.runs.told(RUN, 1)
     clock = site.clock = FakeClock()
-    janitor = Janitor(site)
+    janitor = QueueJanitor(site)
 
     def found() -> list[Action]:
         runs = janitor.unsettled()
@@ -91,9 +92,13 @@ def is_running(site: Site, run_id: str) -> bool:
 
 
 def look(site: Site, janitor: Janitor, view: PrefectView, *called: str) -> list[Mending]:
-    runs = janitor.unsettled(called)
-    said = PrefectRun(view, state_id="seen")
-    return janitor.round(runs, dict.fromkeys([run.run_id for run in runs], said), frozenset())
+    """A round on the node, then one of the queue about the others."""
+    said, done, seen = PrefectRun(view, state_id="seen"), list[Mending](), set[str]()
+    for each in (janitor, QueueJanitor(site)):
+        runs = [run for run in each.unsettled(called) if run.run_id not in seen]
+        seen |= {run.run_id for run in runs}
+        done += each.round(runs, dict.fromkeys(seen, said), frozenset())
+    return done
 
 
 @pytest.mark.parametrize("alive", [True, False])

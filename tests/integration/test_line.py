@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
-from uuid import uuid4
 
 import httpx
 import pytest
@@ -17,6 +16,7 @@ from headway.clock import SystemClock
 from headway.credentials import Address
 from headway.errors import InvalidInput, LedgerUnreachable, TermOver
 from headway.gateway.submit import rehearse
+from headway.leader.settings_blocks import keep_blocks
 from headway.ledger.audit_log import Act
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.ledger.runs import Reason
@@ -25,7 +25,6 @@ from headway.model.attempt_record import ProgressSnapshot
 from headway.model.job_text import job_from_document
 from headway.model.lease import Fence, Lease, Resource, Wait
 from headway.model.node import Gpu, GpuReading, NodeState
-from headway.model.prefect_view import News, RunNews
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
 from headway.model.trace import Trace
 from headway.model.turn import VirtualClock
@@ -33,7 +32,7 @@ from headway.node.flowlock import hold_flow
 from headway.node.grants import NodeGrants, ToStart
 from headway.policy.plan import Start
 from headway.run.here import NodeAttempt
-from headway.scheduler.intake import Offer
+from headway.scheduler.intake import Offer, Taken
 from headway.scheduler.limits import Gates
 from headway.scheduler.planning import preview
 from headway.scheduler.queue import Pass, PoolQueue
@@ -45,7 +44,7 @@ from headway.views.queue_document import line_views, waiting_of
 from headway.views.queue_table import start_text
 from headway.views.site_snapshot import progress_of_runs
 from headway.views.why_document import why_text, why_view
-from headway.worker.housekeeping import adopt_blocks
+from headway.worker.housekeeping import adopt_settings
 from headway.worker.pool import PrefectPool
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.fence import fence_of
@@ -120,7 +119,7 @@ def only_here(sites: dict[str, Site]) -> PoolQueue:
 def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     line = only_here(sites)
     first, second = offer("first", age_s=10), offer("second")
-    assert line.take_in([first, second]) == []
+    assert line.take_in([first, second]) == Taken()
     seen = line.run_pass()
     assert names(sites["here"], seen.granted) == ["first"]
     assert line.run_pass().granted == ()
@@ -370,8 +369,7 @@ def test_the_leader_grants_on_all_nodes_and_the_others_nothing(sites) -> None:
     line, standby = leading(sites["here"]), leading(sites["there"])
     assert (line.leads, standby.leads) == (True, False)
     offers = [offer(f"run-{i}", age_s=10 - i) for i in range(4)]
-    for each in (standby, line):
-        assert each.take_in(offers) == []
+    assert line.take_in(offers) == Taken()
     assert standby.run_pass() == Pass()
     assert len(line.run_pass().granted) == 2
     leases = sites["here"].ledger.leases.live()
@@ -521,12 +519,22 @@ def test_nothing_stops_for_a_run_that_waits_no_more(sites) -> None:
     assert NodeGrants(site).to_stop() == []
 
 
-def test_what_can_never_run_is_started_so_that_it_says_so(here) -> None:
-    line = leading(here)
-    wrong = Offer("wrong", "wrong", {"name": "x"}, here.ledger.now())
-    other = Offer("other", "nightly", None, here.ledger.now())
+def test_what_can_never_run_is_refused_and_what_trains_nothing_goes_to_a_node(sites) -> None:
+    here = sites["here"]
+    line, now = leading(here), here.ledger.now()
+    wrong = Offer("wrong", "wrong", {"name": "x"}, now)
+    flows = [
+        Offer(name, name, None, now, queue=name, flow="nightly") for name in ("default", "there")
+    ]
     huge = offer("huge", share=1.5)
-    assert line.take_in([wrong, other, huge]) == ["wrong", "other", huge.run_id]
+    taken = line.take_in([wrong, *flows, huge])
+    assert taken.flows == {"default": ("here", "nightly"), "there": ("there", "nightly")}
+    assert list(taken.refused) == ["wrong"]
+    assert "command: got nothing" in taken.refused["wrong"]
+    assert line.called == {huge.run_id}  # Prefect is to be told
+    ended = here.ledger.runs.get(huge.run_id)
+    assert ended.exit.kind is ExitKind.REFUSED
+    assert "ask for at most that" in ended.exit.message
 
 
 def test_a_run_of_prefects_own_api_is_the_operators_whoever_it_says_it_is(here) -> None:
@@ -685,28 +693,6 @@ def test_the_leader_calls_the_node_on_which_something_starts(sites) -> None:
     assert not calls.wait("there", 0.2)
 
 
-def test_what_prefect_tells_of_another_nodes_run_is_passed_on_to_it(sites) -> None:
-    line, standby = leading(sites["here"]), leading(sites["there"])
-    calls = sites["there"].ledger.calls
-    assert not calls.wait("there", 0.01)
-    line.take_in([offer("a", age_s=10), offer("b")])
-    line.run_pass()
-    assert calls.wait("there", 10.0) == [""]
-    on = {lease.node: lease.run_id for lease in sites["here"].ledger.leases.live()}
-    stranger = str(uuid4())
-    for told, heard in (
-        (RunNews(on["there"], News.ASKED, "default"), [on["there"]]),
-        (RunNews(stranger, News.SCHEDULED, "there"), [stranger]),
-        (RunNews(on["there"], News.COMPLETED, "there"), []),  # its own worker sees that
-        (RunNews(stranger, News.SCHEDULED, "default"), []),
-        (RunNews(stranger, News.ASKED, "there"), []),  # nobody has it
-        (RunNews(on["here"], News.ASKED, "default"), []),
-    ):
-        assert line.pass_on(told) is bool(heard)
-        assert not standby.pass_on(told)
-        assert calls.wait("there", 10.0 if heard else 0.1) == heard
-
-
 def test_what_waits_is_known_to_who_has_never_looked_at_it(sites) -> None:
     """But for what is suspended: it is offered again when its user wants it to go on."""
     leading(sites["here"]).take_in([offer("a", age_s=10), offer("b")])
@@ -718,45 +704,38 @@ def test_what_waits_is_known_to_who_has_never_looked_at_it(sites) -> None:
     assert leading(sites["there"]).known() == {second}
 
 
-def test_who_does_not_lead_takes_in_what_trains_nothing(sites) -> None:
-    standby = leading(sites["here"]) and leading(sites["there"])
-    rank = Offer("rank", "rank", None, sites["here"].ledger.now(), queue="there")
-    assert standby.take_in([rank, offer("trains", queue="there")]) == ["rank"]
-    assert sites["here"].ledger.runs.waiting("gpu") == []
-
-
 class Blocks:
     """What operators edited, as the server tells it."""
 
     def __init__(self, **nodes: dict[str, Any]) -> None:
         self.nodes = nodes
 
-    async def block(self, slug: str, document: str) -> dict[str, Any] | None:
-        return self.nodes.get(document) if slug == "headway-node" else None
+    async def block(self, slug: str, document: str) -> None:
+        """None of the site's."""
 
     async def blocks(self, slug: str) -> dict[str, dict[str, Any]]:
         assert slug == "headway-node"
         return self.nodes
 
 
-def test_what_is_set_for_a_node_is_read_by_the_leader(sites) -> None:
+def test_what_operators_edit_is_kept_by_the_scheduler_and_taken_over_by_its_node(sites) -> None:
     here, there = sites["here"], sites["there"]
-
-    def adopted(site: Site, blocks: Blocks, *others: str, follows: bool = False) -> bool:
-        taken = adopt_blocks(site, cast("PrefectPool", blocks), frozenset(others), follows=follows)
-        return asyncio.run(taken)
-
     edited = Blocks(here={"reserve_cpus": 1}, there={"reserve_cpus": 0.25}, gone={})
-    assert not adopted(there, Blocks(), follows=True)
-    assert adopted(here, edited, "there")
-    assert not adopted(here, edited, "there")
-    assert here.ledger.nodes.get("here").node.reserve.cpus == 1
+
+    def kept() -> bool:
+        pool = cast("PrefectPool", edited)
+        return asyncio.run(keep_blocks(here, pool, frozenset(NODES)))
+
+    assert not adopt_settings(there)
+    assert kept()
+    assert not kept()
     assert here.ledger.nodes.get("there").node.reserve.cpus != 0.25
-    assert adopted(there, Blocks(), follows=True)
+    assert adopt_settings(there)
+    assert not adopt_settings(there)
     assert here.ledger.nodes.get("there").node.reserve.cpus == 0.25
     assert here.ledger.settings.get("node/gone") is None
     edited.nodes["there"] = {"reserve_cpus": -1}
-    adopted(here, edited, "there")
+    assert not kept()
     assert there.node_settings.reserve_cpus == 0.25
 
 

@@ -61,14 +61,24 @@ def test_a_worker_that_was_stopped_is_not_said_to_be_well_and_up_starts_another(
     assert found()["ok"]
 
 
-@pytest.mark.parametrize("name", ["worker", "server"])
+@pytest.mark.parametrize("name", ["worker", "server", "scheduler"])
 def test_what_was_killed_comes_back(process_site: LiveSite, tmp_path: Path, name: str) -> None:
     before = process_site.pids()[name]
     process_site.kill(before)
     wait_for(lambda: back(process_site, name, before), lambda: said(process_site))
-    assert f"the {name} has died: it is started again" in said(process_site)
+    assert f"there is no {name}: it is started" in said(process_site)
     wait_for(lambda: healthy(process_site), lambda: said(process_site))
     process_site.until(process_site.submit(tmp_path, name=f"after-{name}"), "Completed")
+
+
+def test_a_scheduler_that_was_stopped_is_replaced_and_leads_no_more(
+    process_site: LiveSite, tmp_path: Path
+) -> None:
+    before = process_site.pids()["scheduler"]
+    process_site.kill(before, signal.SIGSTOP)
+    wait_for(lambda: back(process_site, "scheduler", before), lambda: said(process_site))
+    process_site.until(process_site.submit(tmp_path, name="after-stop"), "Completed")
+    assert not psutil.pid_exists(before)
 
 
 def healthy(site: LiveSite) -> bool:

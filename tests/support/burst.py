@@ -10,7 +10,7 @@ from headway.ledger import Ledger
 from headway.ledger.records import RunRecord
 from headway.model.run import GRANTED, ExitKind, RunState
 from headway.node.daemon import server_daemon, worker_daemon
-from headway.node.flowrun import live_flow
+from headway.node.flowlock import live_flow
 from headway.node.forkstart import running_server
 from headway.settings import Settings
 from tests.support.site import LiveSite, sleeper

@@ -17,8 +17,7 @@ from headway.node.daemon import (
     server_daemon,
     worker_daemon,
 )
-from headway.node.flowlock import LiveFlows
-from headway.node.flowrun import live_flow
+from headway.node.flowlock import LiveFlows, live_flow
 from headway.settings import Settings
 from tests.support.promises import Watched
 from tests.support.site import wait_for

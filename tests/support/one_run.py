@@ -13,7 +13,7 @@ from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind, RunState
-from headway.node.flowrun import live_flow
+from headway.node.flowlock import live_flow
 from headway.node.janitor import Janitor
 from headway.node.mending import PrefectRun
 from headway.policy.reconcile import Action

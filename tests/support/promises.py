@@ -15,7 +15,7 @@ from headway.errors import LedgerUnreachable, SiteUnreachable
 from headway.ledger import Ledger
 from headway.ledger.records import RunRecord
 from headway.model.run import ExitKind, RunState
-from headway.node.flowrun import live_flow
+from headway.node.flowlock import live_flow
 from headway.settings import Settings
 from tests.support.site import LiveSite, sleeper
 

@@ -42,7 +42,7 @@ for i in range(int(sys.argv[1])):
 """
 ONE_THREAD = "OPENBLAS_NUM_THREADS"
 """Set for the tests' own processes (`conftest`), and not for a site: its users have not set it."""
-DAEMONS = ("supervisor", "gateway", "guard", "server", "worker", "database")
+DAEMONS = ("supervisor", "gateway", "guard", "server", "scheduler", "worker", "database")
 """The processes of a site of one node."""
 _KEPT_AS = {"headway-line": LINE, "headway-container-policy": POLICY}
 """Names under which the ledger keeps what an operator sets in a block of the site."""

@@ -53,15 +53,15 @@ def test_what_up_looks_for_is_what_it_registers():
 
 def test_compose_sets_what_headway_reads():
     services = YAML(typ="safe").load((FOLDER / "compose.yaml").read_text())["services"]
-    assert set(services) == {"ledger", "server", "guard", "node", "gateway"}
+    assert set(services) == {"ledger", "server", "guard", "node", "scheduler", "gateway"}
     known = {f"HEADWAY_{name.upper()}" for name in Settings.model_fields} | {CLIENT, SERVER}
-    for service in ("server", "guard", "node", "gateway"):
+    for service in ("server", "guard", "node", "scheduler", "gateway"):
         assert set(services[service]["environment"]) <= known
         assert_exists(*services[service]["command"])
 
 
-@pytest.mark.parametrize("name", ["guard", "gateway"])
-def test_guard_and_gateway_of_compose_see_what_the_node_sees_and_need_no_server(name):
+@pytest.mark.parametrize("name", ["guard", "scheduler", "gateway"])
+def test_guard_scheduler_and_gateway_of_compose_see_what_the_node_sees_and_need_no_server(name):
     services = YAML(typ="safe").load((FOLDER / "compose.yaml").read_text())["services"]
     service, node = services[name], services["node"]
     for what in ("environment", "volumes", "pid", "network_mode", "restart"):

@@ -30,6 +30,7 @@ from headway.node.daemon import (
     database_daemon,
     gateway_daemon,
     guard_daemon,
+    scheduler_daemon,
     server_daemon,
     worker_daemon,
 )
@@ -37,7 +38,7 @@ from headway.settings import Settings
 
 Say = Callable[[str], None]
 _ABOUT = "about.json"
-_UP = (server_daemon, worker_daemon, gateway_daemon, guard_daemon)
+_UP = (server_daemon, scheduler_daemon, worker_daemon, gateway_daemon, guard_daemon)
 _PARTS = ("ledger", "prefect")
 _NAMES = (_ABOUT, *(f"{part}.dump" for part in _PARTS))
 

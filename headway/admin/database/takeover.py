@@ -11,6 +11,7 @@ from headway.ledger.copying import Copied, copy_ledger, not_ended, not_ended_in_
 from headway.node.daemon import (
     gateway_daemon,
     guard_daemon,
+    scheduler_daemon,
     server_daemon,
     supervisor_daemon,
     worker_daemon,
@@ -82,7 +83,7 @@ def _prefect_file(settings: Settings) -> Path:
 
 def _stop_who_writes(settings: Settings) -> None:
     supervisor_daemon(settings).stop(signal.SIGTERM, 10.0)  # it would bring back what stops
-    for daemon in (gateway_daemon, worker_daemon, guard_daemon, server_daemon):
+    for daemon in (gateway_daemon, scheduler_daemon, worker_daemon, guard_daemon, server_daemon):
         daemon(settings).stop(signal.SIGTERM, 20.0)
 
 

@@ -75,9 +75,8 @@ class OneRun:
             run_id=RUN, exit=None, ended_at=None, told_end_at=None, **standing | now
         )
 
-    def unsettled(self, called: Any, *, whole: bool, line: bool) -> list[Any]:
+    def unsettled(self, called: Any, *, whole: bool) -> list[Any]:
         assert whole
-        assert line
         return [self.run, *self.others]
 
     def round(self, runs: list[Any], prefect: Any, starting: Any) -> list[Mending]:
@@ -94,8 +93,8 @@ class OneRun:
         client, site = cast("Any", self.prefect), cast("Any", self)
 
         async def once() -> None:
-            pool = PrefectPool(client, "gpu", frozenset)
-            await mend(site, site, pool, (), whole=True, line=True)
+            pool = PrefectPool(client, "gpu")
+            await mend(site, site, pool, (), whole=True)
 
         asyncio.run(asyncio.wait_for(once(), PATIENCE_S))
         return self.prefect.written

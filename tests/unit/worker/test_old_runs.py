@@ -40,7 +40,7 @@ def test_they_go_from_prefect_and_then_from_the_ledger(monkeypatch: pytest.Monke
     monkeypatch.setattr(old_runs, "_AT_ONCE", 2)
     prefect, gone = Prefect(), list[list[str]]()
     client: Any = prefect
-    pool = PrefectPool(client, "gpu", lambda: ())
+    pool = PrefectPool(client, "gpu")
     site: Any = SimpleNamespace(
         ledger=SimpleNamespace(old_runs=SimpleNamespace(remove=gone.append))
     )

@@ -72,7 +72,7 @@ def prefect(monkeypatch: pytest.MonkeyPatch) -> Prefect:
 
 
 def pool_of(prefect: Any) -> PrefectPool:
-    return PrefectPool(prefect, "gpu", frozenset)
+    return PrefectPool(prefect, "gpu")
 
 
 def new(prefect: Prefect) -> list[str]:

@@ -1,267 +1,158 @@
-"""From the claim of a run to its flow process: whatever fails there, the claim is given back."""
+"""From a grant to a flow process: whatever fails there, the lease is given back."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID, uuid4
 
 import anyio
-import httpx
 import pytest
-from prefect.client.schemas.objects import FlowRun, WorkPool
-from prefect.client.schemas.responses import WorkerFlowRunResponse
-from prefect.exceptions import Abort, PrefectHTTPStatusError
-from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
-from prefect.states import Pending
-from prefect.workers import base as prefect_base
 
 from headway.errors import LedgerUnreachable
+from headway.node.forkstart import Forked
+from headway.node.grants import ToStart
 from headway.testing.clock import FakeClock
 from headway.worker import gpu_node
-from headway.worker.claims import Claims
 from headway.worker.gpu_node import GpuNodeWorker
+from headway.worker.starts import Starts
 
-_REQUEST = httpx.Request("POST", "http://site/api")
-
-
-def unavailable() -> Exception:
-    """What Prefect's client raises for a server that answers 503."""
-    answer = httpx.Response(503, request=_REQUEST)
-    return PrefectHTTPStatusError("503", request=_REQUEST, response=answer)
+RUN, OTHER = "run", "other"
 
 
 class Node:
-    """A worker without a site, whose Prefect and whose processes do as they are told."""
+    """A worker whose ledger, Prefect and processes do as they are told."""
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.granted: tuple[str, ...] = ()
+        self.orphaned: tuple[str, ...] = ()
+        self.offered: set[str] = set()
+        """Of what lost its flow process, what the janitor has scheduled again."""
+        self.untaken: set[str] = set()
+        self.begun: dict[str, str] = {}
+        self.stopped: list[str] = []
         self.given_back: list[str] = []
-        self.noted: list[str] = []
-        self.begun: list[str] = []
-        self.crashed: list[UUID] = []
-        self.to_start: list[FlowRun] = []
         self.trouble: dict[str, Callable[[], Exception]] = {}
+        self.reachable = True
         self.status = 0
-        worker: Any = GpuNodeWorker(work_pool_name="p", limit=limit)
-        worker._claims = Claims(self.given_back.append, FakeClock())
-        worker._client = object()  # it is asked nothing but the claim
-        worker._command = ["none"]
-        worker._note_start = self._note_start
-        self.ended: set[str] = set()
-        worker._has_ended = self.ended.__contains__
-        worker._mended = worker._house_kept = worker._has_successfully_synced = True
-        worker._housework, worker._wake = asyncio.Event(), asyncio.Event()
-        worker._ended = asyncio.Event()
-        worker._news = asyncio.Event()
-        worker._work_pool = WorkPool(
-            id=uuid4(), name="p", type="gpu-node", default_queue_id=uuid4()
-        )
-        worker._limiter = anyio.CapacityLimiter(limit) if limit is not None else None
-        worker._pool = SimpleNamespace(
-            passing=asyncio.Lock(),
-            flow_names=self._flow_names,
-            claim_undeployed=self._claim_undeployed,
-        )
-        self.undeployed: set[UUID] = set()
-        worker._get_scheduled_flow_runs = self._scheduled
+        worker: Any = GpuNodeWorker(work_pool_name="p")
+        worker._site = SimpleNamespace(settings=SimpleNamespace(state_dir="/state"))
+        worker._starts = Starts(FakeClock())
+        worker._flows, worker._mended, worker._house_kept = {}, True, True
+        worker._housework, worker._news = asyncio.Event(), asyncio.Event()
+        worker._janitor = SimpleNamespace(stop_container=self.stopped.append)
+        worker._grants = SimpleNamespace(
+            to_stop=list, to_start=lambda: ToStart(self.granted, self.orphaned),
+            give_back=self._give_back,
+        )  # fmt: skip
+        worker._note_start = lambda _: self._raise("note")
+        worker._pool = SimpleNamespace(is_reachable=self._reachable, scheduled=self._scheduled)
+        monkeypatch.setattr(gpu_node, "fork_flow", self._fork)
+        monkeypatch.setattr(gpu_node, "status_of", lambda *_: self.status)
         self.worker = worker
 
-    async def propose(self, _: Any, state: Any, flow_run_id: UUID) -> Any:
-        """Prefect's answer to a state that the worker proposes."""
-        self._raise(state.name)
-        if state.name == "Crashed":
-            self.crashed.append(flow_run_id)
-        return state
+    def _fork(self, _: Any, env: dict[str, str]) -> Forked:
+        self._raise("fork")
+        run_id = env["PREFECT__FLOW_RUN_ID"]
+        self.begun[run_id] = env["PREFECT__FLOW_ENTRYPOINT"]
+        return Forked(1, os.eventfd(1))  # readable: it ends at once
 
-    async def start(self, _: Any, env: dict[str, str]) -> Any:
-        """A process that ends at once."""
-        self._raise("start")
-        self.begun.append(env["PREFECT__FLOW_RUN_ID"])
+    def _give_back(self, run_id: str) -> bool:
+        self._raise("give back")
+        if run_id in self.untaken:
+            self.given_back.append(run_id)
+        return run_id in self.untaken
 
-        async def wait() -> int:
-            return self.status
+    async def _reachable(self) -> bool:
+        return self.reachable
 
-        return SimpleNamespace(pid=1, wait=wait)
-
-    def _note_start(self, run_id: str) -> None:
-        self._raise("note")
-        self.noted.append(run_id)
-
-    async def _flow_names(self, runs: list[FlowRun]) -> dict[UUID, str]:
-        self._raise("names")
-        return {run.flow_id: run.name for run in runs}
-
-    async def _claim_undeployed(self, run: FlowRun) -> bool:
-        return run.id in self.undeployed
-
-    async def _scheduled(self) -> list[WorkerFlowRunResponse]:
-        self.worker._claims.add(run.id for run in self.to_start)
-        self._raise("after the grant")
-        return [self.worker._entry(run) for run in self.to_start]
+    async def _scheduled(self, run_ids: tuple[str, ...]) -> dict[str, None]:
+        return {run_id: None for run_id in run_ids if run_id in self.offered}
 
     def _raise(self, what: str) -> None:
         if trouble := self.trouble.get(what):
             raise trouble()
 
-    def passes(self, *runs: FlowRun) -> None:
-        """One pass that grants *runs*, and all that follows from it."""
+    def takes_up(self) -> None:
+        """One look at what is granted, and all that follows from it."""
 
         async def go() -> None:
             async with anyio.create_task_group() as tasks:
                 self.worker._runs_task_group = tasks
-                await self.worker._pass()
+                await self.worker._take_up()
 
-        self.to_start = list(runs)
         asyncio.run(go())
-
-    @property
-    def claimed(self) -> frozenset[UUID]:
-        """What the janitor is told not to touch."""
-        claimed: frozenset[UUID] = self.worker._claimed()
-        return claimed
 
 
 @pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Node]]:
-    """Makes a node."""
-
-    def made(limit: int | None = None) -> Node:
-        node = Node(limit)
-        monkeypatch.setattr(prefect_base, "propose_state", node.propose)
-        monkeypatch.setattr(gpu_node, "start", node.start)
-        return node
-
-    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
-        yield made
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(monkeypatch)
 
 
-def not_found() -> Exception:
-    return Abort("Deployment not found.")
-
-
-def run_of(flow: str = "train") -> FlowRun:
-    """A run as the worker finds it; here it is called as its flow is."""
-    return FlowRun(id=uuid4(), flow_id=uuid4(), name=flow, state=Pending())
-
-
-def test_a_run_that_starts_keeps_its_claim_until_its_process_ends(make) -> None:
-    node, run = make(), run_of()
-    node.passes(run)
-    assert node.begun == node.noted == [str(run.id)]
-    assert node.given_back == node.crashed == []
-    assert node.claimed == frozenset()
+def test_what_is_granted_starts_and_the_scheduler_is_told_of_its_end(node: Node) -> None:
+    node.granted = (RUN,)
+    node.takes_up()
+    assert node.begun == {RUN: "flows.train:train"}
+    assert node.given_back == []
+    assert node.worker._starts.held == node.worker._starts.resting == frozenset()
+    assert node.worker._news.is_set()
     assert node.worker._housework.is_set()
 
 
-@pytest.mark.parametrize(
-    ("where", "error"),
-    [
-        ("names", unavailable),
-        ("names", lambda: httpx.ConnectError("refused")),
-        ("note", lambda: LedgerUnreachable("postgresql://site", "refused")),
-        ("start", lambda: OSError("no processes left")),
-        ("start", lambda: ExceptionGroup("of Prefect", [OSError("no files left")])),
-    ],
-)
-def test_what_fails_before_the_process_gives_the_claim_back(make, where, error) -> None:
-    node, run = make(), run_of()
-    node.trouble[where] = error
-    node.passes(run)
-    assert node.begun == []
-    assert node.given_back == [str(run.id)]
-    assert node.crashed == [run.id]  # Prefect had it pending
-    assert node.claimed == frozenset()
+def test_what_the_scheduler_calls_for_starts_if_it_is_of_this_installation(node: Node) -> None:
+    node.worker._flows = {"a": "rank", "b": "somebody's"}
+    node.takes_up()
+    assert node.begun == {"a": "flows.rank:rank"}
+    assert node.worker._flows == {}
 
 
-@pytest.mark.parametrize("error", [lambda: Abort("not now"), unavailable])
-def test_a_run_that_prefect_does_not_give_is_given_back(make, error) -> None:
-    node, run = make(), run_of()
-    node.trouble["Pending"] = error
-    node.passes(run)
-    assert node.given_back == [str(run.id)]
-    assert node.crashed == []
-    assert node.claimed == frozenset()
+def test_what_lost_its_flow_process_starts_once_prefect_has_it_scheduled_again(node: Node) -> None:
+    node.orphaned = (RUN, OTHER)
+    node.offered = {OTHER}
+    node.takes_up()
+    assert list(node.begun) == [OTHER]
 
 
-def test_a_flow_of_somebody_else_is_not_started(make) -> None:
-    node, run = make(), run_of("evil")
-    node.passes(run)
-    assert node.begun == []
-    assert node.crashed == [run.id]
+def test_nothing_starts_while_prefect_is_away(node: Node) -> None:
+    """Each flow process would ask it in vain, and too many of them end a run."""
+    node.granted, node.reachable = (RUN,), False
+    node.takes_up()
+    assert node.begun == {}
 
 
-def test_an_error_of_prefect_stops_no_other_run(make) -> None:
-    node, first, second = make(), run_of(), run_of()
-    node.trouble = {"names": unavailable, "Crashed": unavailable}
-    node.passes(first)
-    node.trouble = {}
-    node.passes(second)
-    assert node.given_back == [str(first.id)]
-    assert node.begun == [str(second.id)]
+@pytest.mark.parametrize("where", ["note", "fork"])
+def test_what_fails_before_the_process_gives_the_lease_back_and_the_run_rests(
+    node: Node, where: str
+) -> None:
+    node.granted = (RUN, OTHER)
+    node.untaken = {RUN, OTHER}
+    node.trouble[where] = lambda: LedgerUnreachable("postgresql://site", "refused")
+    node.takes_up()
+    assert node.begun == {}
+    assert sorted(node.given_back) == sorted(node.worker._starts.resting) == [OTHER, RUN]
+    node.trouble.clear()
+    node.takes_up()
+    assert node.begun == {}  # it rests
 
 
-def test_a_start_that_hangs_is_given_up_with_its_claim(make, monkeypatch) -> None:
-    node, run = make(), run_of()
-    monkeypatch.setattr(gpu_node, "CLAIM_LIMIT_S", 0.01)
-    monkeypatch.setattr(gpu_node, "start", lambda *_: anyio.sleep_forever())
-    node.passes(run)
-    assert node.given_back == [str(run.id)]
-    assert node.crashed == [run.id]
-    assert node.claimed == frozenset()
+def test_a_process_that_ends_without_having_taken_up_its_lease_lets_the_run_rest(
+    node: Node,
+) -> None:
+    node.granted, node.untaken, node.status = (RUN,), {RUN}, 1
+    node.takes_up()
+    assert list(node.begun) == node.given_back == [RUN]
+    assert node.worker._starts.resting == {RUN}
 
 
-def test_an_error_between_grant_and_submission_gives_all_back(make) -> None:
-    node, runs = make(), [run_of(), run_of()]
-    node.trouble["after the grant"] = unavailable
-    with pytest.raises(BaseExceptionGroup):  # the loop of the pass logs it
-        node.passes(*runs)
-    assert sorted(node.given_back) == sorted(str(run.id) for run in runs)
-    assert node.claimed == frozenset()
+def test_a_ledger_that_is_away_leaves_the_lease_to_its_deadline(node: Node) -> None:
+    node.granted = (RUN,)
+    node.trouble["give back"] = lambda: LedgerUnreachable("postgresql://site", "refused")
+    node.takes_up()
+    assert node.worker._starts.held == frozenset()
 
 
-@pytest.mark.parametrize("where", ["Pending", "names"])
-def test_what_a_limit_leaves_is_given_back_and_its_slots_come_back(make, where) -> None:
-    node, runs = make(limit=1), [run_of(), run_of()]
-    node.trouble[where] = unavailable
-    node.passes(*runs)
-    assert sorted(node.given_back) == sorted(str(run.id) for run in runs)
-    assert node.claimed == frozenset()
-    assert node.worker.limiter.available_tokens == 1
-
-
-def test_a_process_that_breaks_is_told_to_prefect_and_one_that_is_not_needed_is_not(make) -> None:
-    node, broken, second = make(), run_of(), run_of()
-    node.status = 1
-    node.passes(broken)
-    node.status = gpu_node.FENCED
-    node.passes(second)
-    assert node.crashed == [broken.id]
-    assert node.given_back == []
-
-
-def test_a_process_that_is_killed_after_the_end_of_its_run_is_no_crash(make) -> None:
-    node, over = make(), run_of()
-    node.status = -15
-    node.ended.add(str(over.id))
-    node.passes(over)
-    assert node.crashed == []
-
-
-def test_a_ledger_that_is_away_leaves_the_claim_to_its_deadline() -> None:
-    def away(_: str) -> None:
-        raise LedgerUnreachable("postgresql://site", "refused")
-
-    claims, run_id = Claims(away, FakeClock()), uuid4()
-    claims.add([run_id])
-    asyncio.run(claims.give_back([run_id]))
-    assert claims.held == frozenset()
-
-
-def test_a_run_whose_deployment_was_deleted_starts_and_another_refusal_lets_it_rest(make) -> None:
-    node, run, refused = make(), run_of(), run_of()
-    node.trouble["Pending"] = not_found
-    node.undeployed.add(run.id)
-    node.passes(run, refused)
-    assert node.begun == [str(run.id)]
-    assert node.given_back == [str(refused.id)]
-    assert node.worker._claims.resting == {refused.id}
+def test_a_limit_says_how_many_more_may_start(node: Node) -> None:
+    assert node.worker._slots is None
+    node.worker._limit = 2
+    node.worker._starts.begin(RUN)
+    assert node.worker._slots == 1

@@ -16,13 +16,10 @@ import pytest
 from headway.clock import SystemClock
 from headway.errors import HeadwayError
 from headway.model.node import HostReading, NodeReading
-from headway.node.grants import ToStart
-from headway.scheduler.queue import Pass
-from headway.testing.clock import FakeClock
 from headway.units import GIB
 from headway.worker import gpu_node
 from headway.worker.gpu_node import GpuNodeWorker
-from headway.worker.tasks import NowAndThen, go_on
+from headway.worker.tasks import go_on
 
 
 def for_turns(*tasks: Callable[[], Awaitable[None]], until: Event) -> None:
@@ -104,16 +101,14 @@ def test_the_heartbeat_goes_on_while_the_engine_and_every_other_thread_hang(
     )
     monkeypatch.setattr(gpu_node, "heartbeat", lambda *_: beats.release() or True)
     worker._janitor = SimpleNamespace(stop_container=None)
-    worker._claims = SimpleNamespace(resting=frozenset())
+    worker._starts = SimpleNamespace(resting=frozenset(), held=frozenset())
     host = HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
     worker._reading = NodeReading(SystemClock().now(), host)
     worker._sampler = SimpleNamespace(tick=answer.wait)
     worker._wake, worker._housework, worker._mended = Event(), Event(), False
-    worker._granted = Event()
-    worker._ended, worker._news, worker._house = Event(), Event(), Event()
+    worker._news, worker._house = Event(), Event()
     worker._client = worker._events = SimpleNamespace()
     monkeypatch.setattr(gpu_node, "have_fork_server", lambda _: answer.wait())
-    monkeypatch.setattr(worker, "_listen", anyio.sleep_forever)
 
     async def main() -> None:
         own = anyio.CapacityLimiter(1)
@@ -171,45 +166,3 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     with pytest.raises(OSError, match="read-only"):
         asyncio.run(worker._prune())
     assert pruned == ["site"] * 6  # one step keeps no other from being done
-
-
-def test_who_does_not_lead_looks_at_its_own_work_queue_when_called_and_now_and_then() -> None:
-    asked = list[str]()
-
-    class Backlog:
-        async def part(self, *_: object, first_page: int, queue: str) -> list[object]:
-            asked.append(queue)
-            return []
-
-        def taken_in(self, runs: list[object]) -> None:
-            assert not runs
-
-        def __bool__(self) -> bool:
-            return False
-
-    async def no_names(_: object) -> dict[str, object]:
-        return {}
-
-    clock = FakeClock()
-    worker: Any = GpuNodeWorker.__new__(GpuNodeWorker)
-    worker._site = SimpleNamespace(settings=SimpleNamespace(node="there"), clock=clock)
-    worker._queue = SimpleNamespace(
-        leads=False, called=frozenset(), known=frozenset, take_in=lambda _: [], run_pass=Pass
-    )
-    worker._grants = SimpleNamespace(to_stop=list, to_start=lambda: ToStart((), ()))
-    worker._backlog, worker._passed, worker._first_page = Backlog(), True, 1
-    worker._own_queue_due, worker._own_due = NowAndThen(clock, 60.0), False
-    worker._wake = asyncio.Event()
-    worker._prefetch_seconds, worker._called, worker._limiter = 10.0, set(), None
-    worker._claims = SimpleNamespace(held=frozenset(), resting=frozenset(), add=list)
-    worker._submitting_flow_run_ids = set()
-    worker._pool = SimpleNamespace(flow_names=no_names, scheduled=no_names, queues=frozenset())
-    for called in (False, False, True, False, False, False, False):
-        worker._own_due = called
-        asyncio.run(worker.get_and_submit_flow_runs())
-        asyncio.run(worker._get_scheduled_flow_runs())
-        clock.sleep(10.0)
-    assert asked == ["there", "there", "there"]
-    worker._queue.leads = True
-    asyncio.run(worker._get_scheduled_flow_runs())
-    assert asked[-1] == ""  # all of the pool's

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -13,7 +12,6 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate, LogCreate
 from prefect.client.schemas.filters import ArtifactFilter
 from prefect.client.schemas.objects import FlowRun
-from prefect.exceptions import ObjectNotFound
 
 from headway.clock import Clock
 from headway.views.run_report import page_link, waiting_text
@@ -55,7 +53,6 @@ class WaitPages:
         self._last: dict[str, News] = {}
         self._explained: dict[str, str] = {}
         self._unexplained: set[str] = set()
-        self._names: dict[str, str] = {}
         self._artifacts: dict[str, UUID] = {}
 
     def say(self, run_id: str, sentence: str, *, logged: bool) -> None:
@@ -80,59 +77,56 @@ class WaitPages:
         if run_id in self._artifacts:
             self.say(run_id, "", logged=False)
 
-    def rename(self, run_id: str, name: str) -> None:
-        """Call the run by its job's name."""
-        self._names[run_id] = name
-        self.news.set()
-
     async def write(self) -> None:
-        """Write of some runs what is new; what a server that is away did not take is kept."""
-        names, self._names = self._names, {}
+        """Write of some runs what is new; what the server did not take is kept, behind the rest."""
         batch = dict(list(self._unwritten.items())[:RUNS_AT_ONCE])
         for run_id in batch:
             del self._unwritten[run_id]
         try:
-            for run_id, name in names.items():
-                with suppress(ObjectNotFound):  # deleted in the meantime
-                    await self._client.update_flow_run(UUID(run_id), name=name)
             await self._write(batch)
-        except httpx.TransportError:
-            self._names, self._unwritten = names | self._names, batch | self._unwritten
+        except httpx.HTTPError:
+            self._unwritten |= {k: each for k, each in batch.items() if k not in self._unwritten}
             raise
         finally:
-            if not self._names and not self._unwritten:
+            if not self._unwritten:
                 self.news.clear()
 
     async def _write(self, batch: dict[str, News]) -> None:
+        """Write *batch*; what was written leaves it."""
         waiting = [run_id for run_id, news in batch.items() if news.sentence]
         still = await self._pool.scheduled(waiting)
-        for run_id, run in still.items():
-            await self._annotate(run, batch[run_id].sentence)
-        told = {key: news for key, news in batch.items() if key in still or not news.sentence}
-        if lines := [_line(run_id, news) for run_id, news in told.items() if news.logged]:
+        for run_id in [key for key in waiting if key not in still]:
+            del batch[run_id]
+        if lines := [_line(run_id, news) for run_id, news in batch.items() if news.logged]:
             await self._client.create_logs(lines)
-        for run_id, news in told.items():
+            batch |= {run_id: news._replace(logged=False) for run_id, news in batch.items()}
+        for run_id, news in list(batch.items()):
+            batch[run_id] = batch.pop(run_id)  # the last one, where the server fails with it
+            if (run := still.get(run_id)) is not None:
+                await self._annotate(run, news.sentence)
             more = self._explained.get(run_id, "")
             await self._put(run_id, waiting_text(news.sentence, news.at) + more)
-        for run_id in self._unexplained & self._last.keys() - told.keys():
+            self._unexplained.discard(run_id)
+            del batch[run_id]
+        for run_id in self._unexplained & self._last.keys():
             last = self._last[run_id]
             await self._put(run_id, waiting_text(last.sentence, last.at) + self._explained[run_id])
         self._unexplained.clear()
         self._artifacts = dict(list(self._artifacts.items())[-_PAGES_KNOWN:])
         self._last = dict(list(self._last.items())[-_PAGES_KNOWN:])
+        self._explained = {key: text for key, text in self._explained.items() if key in self._last}
 
     async def _annotate(self, run: FlowRun, sentence: str) -> None:
         """Say in the run's state why it waits, if it does.
 
-        A state that comes after a claim, by this worker or another node's, would un-claim
-        the run: the ledger is asked right before, and no pass of this worker comes between.
+        A state that comes after a grant would have the run be offered anew: the ledger is asked
+        right before, and no pass comes between.
         """
         state = scheduled(
             "AwaitingHeadroom", sentence, self._clock.now(), run.next_scheduled_start_time
         )
         async with self._pool.passing:
-            claimed = run.id in self._pool.claimed()
-            if not claimed and await self._waits(str(run.id)) and run.state is not None:
+            if await self._waits(str(run.id)) and run.state is not None:
                 await self._pool.write_over(str(run.state.id), run.id, state)
 
     async def _put(self, run_id: str, text: str) -> None:

@@ -33,7 +33,6 @@ class Backlog:
         due: datetime,
         *,
         first_page: int,
-        queue: str = "",
     ) -> list[FlowRun]:
         """The oldest of what is left and new; they stay until they are `taken_in`.
 
@@ -41,10 +40,9 @@ class Backlog:
             known: See `PrefectPool.new_runs`, as the others.
             due: They are to start before.
             first_page: Size of the first page.
-            queue: The work queue that is looked at; empty for all of them.
         """
         read = {*known, *self._runs}
-        new = await self._pool.new_runs(read, due, first_page=first_page, queue=queue)
+        new = await self._pool.new_runs(read, due, first_page=first_page)
         fresh = {str(run.id): run for run in new}
         # As the server sorts them: were a newer one known first, an older one would not be read
         # any more by the worker that comes after this one.

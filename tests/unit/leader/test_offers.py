@@ -1,4 +1,4 @@
-"""From Prefect's runs to offers, and from what was decided to instructions."""
+"""From Prefect's runs to offers."""
 
 from datetime import UTC, datetime
 from inspect import signature
@@ -8,8 +8,7 @@ from uuid import UUID
 from prefect.client.schemas.objects import FlowRun
 
 from flows.train import train
-from headway.node.grants import ToStart
-from headway.worker.offers import TRAIN_PARAMETERS, instructions, offers, refused
+from headway.leader.offers import TRAIN_PARAMETERS, offers, refused
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TRAIN, RETRAIN, OTHER, DELETED = (UUID(int=at) for at in range(4))
@@ -58,16 +57,6 @@ def test_a_run_is_called_by_its_job_where_prefect_made_up_its_name() -> None:
     made_up = run(1, name="vague-kakapo", parameters={"job": {"name": "bert"}})
     given = run(2, name="mine", parameters={"job": {"name": "bert"}})
     nameless = run(3, name="vague-kakapo", parameters={"job": {"name": "x" * 64}})
-    runs = {str(each.id): each for each in (made_up, given, nameless)}
-    offered = offers(list(runs.values()), NAMES)
-    todo = instructions(offered, [], ToStart((), ()), runs)
-    assert todo.rename == {str(made_up.id): "bert"}
-
-
-def test_what_prefect_offers_no_more_is_given_back_and_the_rest_starts_once() -> None:
-    here, at_once, gone = run(1), run(2, RETRAIN), str(UUID(int=3))
-    found = {str(each.id): each for each in (here, at_once)}
-    granted = ToStart((gone, str(here.id)), (str(UUID(int=4)),))
-    todo = instructions([], [str(at_once.id), str(here.id)], granted, found)
-    assert todo.start == (at_once, here)
-    assert todo.give_back == (gone,)
+    named = {each.run_id: each.name for each in offers([made_up, given, nameless], NAMES)}
+    others = {str(given.id): "mine", str(nameless.id): "vague-kakapo"}
+    assert named == {str(made_up.id): "bert", **others}

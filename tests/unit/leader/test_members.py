@@ -12,10 +12,10 @@ import pytest
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 
 from headway.errors import LedgerUnreachable
+from headway.leader.members import call_members
 from headway.ledger.records import ArrayRecord
 from headway.model.array import Array
 from headway.site import Site
-from headway.worker.members import call_members
 from headway.worker.pool import PrefectPool
 from tests.support.api import site_in
 

@@ -9,11 +9,11 @@ import httpx
 import pytest
 from prefect.utilities.names import generate_slug
 
+from headway.leader import wait_pages
+from headway.leader.names import is_made_up
+from headway.leader.wait_pages import WaitPages
 from headway.testing.clock import FakeClock
-from headway.worker import wait_pages
-from headway.worker.names import is_made_up
 from headway.worker.pool import PrefectPool
-from headway.worker.wait_pages import WaitPages
 
 RUN, OTHER = (str(UUID(int=at)) for at in (1, 2))
 
@@ -24,7 +24,8 @@ class Prefect:
     def __init__(self) -> None:
         self.artifacts: dict[UUID, tuple[str, str]] = {}
         self.logs: list[tuple[str, str]] = []
-        self.names: dict[str, str] = {}
+        self.broken: set[str] = set()
+        """Runs of which the server takes no artifact."""
         self.states: dict[str, str] = {}
         self.started: set[str] = set()
         self.changed: set[str] = set()
@@ -49,12 +50,9 @@ class Prefect:
         self.states[str(run_id)] = f"{state.name}: {state.message}"
 
     async def create_logs(self, logs: Any) -> None:
-        self.logs += [(str(each.flow_run_id), each.message) for each in logs]
-
-    async def update_flow_run(self, run_id: UUID, *, name: str) -> None:
         if self.away:
             raise httpx.ConnectError("away")
-        self.names[str(run_id)] = name
+        self.logs += [(str(each.flow_run_id), each.message) for each in logs]
 
     async def read_artifacts(self, artifact_filter: Any) -> list[Any]:
         wanted = {str(each) for each in artifact_filter.flow_run_id.any_}
@@ -65,6 +63,9 @@ class Prefect:
         ]
 
     async def create_artifact(self, artifact: Any) -> Any:
+        if str(artifact.flow_run_id) in self.broken:
+            asked = httpx.Request("POST", "http://site/api")
+            raise httpx.HTTPStatusError("503", request=asked, response=httpx.Response(503))
         made = uuid4()
         self.artifacts[made] = (str(artifact.flow_run_id), artifact.data)
         return SimpleNamespace(id=made)
@@ -78,13 +79,11 @@ def prefect() -> Prefect:
     return Prefect()
 
 
-def pages_of(
-    prefect: Any, claimed: Any = frozenset, elsewhere: frozenset[str] = frozenset()
-) -> WaitPages:
+def pages_of(prefect: Any, elsewhere: frozenset[str] = frozenset()) -> WaitPages:
     async def waits(run_id: str) -> bool:
         return run_id not in elsewhere
 
-    return WaitPages(prefect, PrefectPool(prefect, "gpu", claimed), FakeClock(), waits)
+    return WaitPages(prefect, PrefectPool(prefect, "gpu"), FakeClock(), waits)
 
 
 def write(pages: WaitPages) -> None:
@@ -152,7 +151,6 @@ def test_an_artifact_does_not_go_on_saying_that_a_run_waits(prefect: Prefect) ->
 
 def test_what_could_not_be_written_is_written_when_the_server_is_back(prefect: Prefect) -> None:
     pages = pages_of(prefect)
-    pages.rename(RUN, "digits")
     pages.say(RUN, "needs 2 CPUs", logged=True)
     prefect.away = True
     with pytest.raises(httpx.ConnectError):
@@ -160,13 +158,29 @@ def test_what_could_not_be_written_is_written_when_the_server_is_back(prefect: P
     prefect.away = False
     assert pages.news.is_set()
     write(pages)
-    assert (prefect.names, len(prefect.logs), len(prefect.artifacts)) == ({RUN: "digits"}, 1, 1)
+    assert (len(prefect.logs), len(prefect.artifacts)) == (1, 1)
+
+
+def test_a_page_that_the_server_fails_with_keeps_no_other_from_its_own(prefect: Prefect) -> None:
+    pages = pages_of(prefect)
+    for run_id in (RUN, OTHER):
+        pages.say(run_id, "needs 2 CPUs", logged=True)
+    prefect.broken = {RUN}
+    for _ in range(3):
+        with pytest.raises(httpx.HTTPStatusError):
+            write(pages)
+    assert [run_id for run_id, _ in prefect.artifacts.values()] == [OTHER]
+    prefect.broken = set()
+    write(pages)
+    assert {run_id for run_id, _ in prefect.artifacts.values()} == {RUN, OTHER}
+    assert len(prefect.logs) == 2  # each once
+    assert not pages.news.is_set()
 
 
 def test_a_run_that_has_started_is_not_said_to_wait(prefect: Prefect) -> None:
     prefect.started = {RUN}
-    pages = pages_of(prefect, lambda: {UUID(OTHER)})
-    for run_id in (RUN, OTHER):  # the other one is being claimed: its state is left alone
+    pages = pages_of(prefect, elsewhere=frozenset({OTHER}))
+    for run_id in (RUN, OTHER):  # the other one was granted a place: its state is left alone
         pages.say(run_id, "needs 2 CPUs", logged=True)
     write(pages)
     assert prefect.states == {}

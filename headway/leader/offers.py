@@ -1,24 +1,18 @@
-"""One pass over the queue, as values.
-
-From Prefect's runs to the scheduler's offers, and from what the scheduler
-granted to instructions for the worker. Nothing here asks or tells anybody.
-"""
+"""From Prefect's runs to the scheduler's offers, as values. Nothing here asks or tells anybody."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
 from prefect.client.schemas.objects import FlowRun
 
 from headway.errors import shown
+from headway.leader.names import run_name_of
 from headway.model.array import member_of
-from headway.node.grants import ToStart
 from headway.prefect.client import FLOW as TRAIN
 from headway.project import FLOWS
 from headway.scheduler.intake import Offer
 from headway.worker.flow_process import refusal
-from headway.worker.names import run_name_of
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -66,38 +60,5 @@ def _offer(run: FlowRun, flow: str) -> Offer:
         queue=run.work_queue_name or "default",
         key=run.idempotency_key or "",
         member=member_of(run.idempotency_key) if job is not None else None,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Instructions:
-    """What the worker is to do after one pass, beside what the `Pass` itself says."""
-
-    start: tuple[FlowRun, ...]
-    """To be claimed from Prefect and started, in order."""
-    give_back: tuple[str, ...]
-    """Granted here, but Prefect offers them no more: they were cancelled in the meantime."""
-    rename: Mapping[str, str]
-    """New names of runs, by id."""
-
-
-def instructions(
-    offered: Sequence[Offer],
-    at_once: Sequence[str],
-    here: ToStart,
-    found: Mapping[str, FlowRun],
-) -> Instructions:
-    """What to do now.
-
-    Args:
-        offered: What was taken in.
-        at_once: Runs that start without a grant.
-        here: Those that hold a lease here and have no flow process.
-        found: By id, the runs *offered*, and of those to be started all that Prefect still offers.
-    """
-    wanted = dict.fromkeys([*at_once, *here.orphaned, *here.granted])
-    return Instructions(
-        start=tuple(found[run_id] for run_id in wanted if run_id in found),
-        give_back=tuple(run_id for run_id in here.granted if run_id not in found),
-        rename={each.run_id: each.name for each in offered if each.name != found[each.run_id].name},
+        flow=flow,
     )

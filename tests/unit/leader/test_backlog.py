@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
-from headway.worker import backlog as backlog_module
-from headway.worker.backlog import Backlog
+from headway.leader import backlog as backlog_module
+from headway.leader.backlog import Backlog
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -35,7 +35,6 @@ class Pool:
         _: Any,
         *,
         first_page: int,
-        queue: str,
     ) -> list[Any]:
         assert first_page
         return [run for run_id, run in self.waiting.items() if run_id not in known][::-1]

@@ -1,0 +1,321 @@
+"""The scheduler: plans for all nodes of a pool, and speaks with Prefect for those that wait.
+
+One process leads, in a term that the ledger gives it; it ends when another one does. Its loop is
+`Scheduler._pass`: what is new is taken in, then `PoolQueue.run_pass` reads the pool, plans, and
+grants. Nodes start what is granted to them: `headway.worker`.
+"""
+
+import asyncio
+import gc
+import logging
+import math
+import os
+import signal
+from contextlib import aclosing
+from datetime import timedelta
+from functools import partial
+from uuid import UUID
+
+import anyio
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import Failed
+
+from headway.errors import RunUnknown
+from headway.leader.backlog import Backlog
+from headway.leader.events import LISTEN_AGAIN_S, events
+from headway.leader.members import call_members
+from headway.leader.notices import tell_people
+from headway.leader.offers import offers, refused
+from headway.leader.settings_blocks import keep_blocks, keep_gates
+from headway.leader.wait_pages import WaitPages
+from headway.ledger.calls import scheduler_of
+from headway.model.prefect_view import News
+from headway.model.run import GRANTED, RunState
+from headway.node.daemon import scheduler_daemon
+from headway.scheduler.intake import Offer
+from headway.scheduler.queue import Pass, PoolQueue
+from headway.scheduler.queue_janitor import QueueJanitor
+from headway.site import Site, current_site
+from headway.views.why_document import why_text
+from headway.worker.housekeeping import mend
+from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
+from headway.worker.tasks import NowAndThen, go_on
+
+log = logging.getLogger(__name__)
+
+_CONTEND_EVERY_S = 1.0
+_BEAT_EVERY_S = 5.0
+_LOOK_EVERY_S = 10.0
+"""So often it looks at all that Prefect offers, whether or not anybody called."""
+_AHEAD_S = 10.0
+"""So long before its time a run is taken in."""
+_HOUSE_EVERY_S = 10.0
+_JANITOR_EVERY_S = 5.0
+"""A cancelled run leaves the queue within three rounds, whatever else is heard of it."""
+_PAGES_EVERY_S = 1.0
+_CLAIMS_EVERY_S = 0.5
+_MEMBERS_EVERY_S = 2.0
+_PLAY_EVERY_S = 30.0
+_PLAY_PAUSE = 9.0
+"""So many times as long as it took, the next time waits."""
+_NOTICES_EVERY_S = 5.0
+_HEARD_WITHIN_S = 60.0
+"""So long one wait for a call lasts; then another one begins."""
+
+
+class Scheduler:
+    """Leads one pool, until another process does."""
+
+    def __init__(self, site: Site, client: PrefectClient) -> None:
+        """For the pool of *site*'s node, with Prefect's own *client*."""
+        self._site = site
+        self._queue = PoolQueue(site)
+        self._janitor = QueueJanitor(site)
+        self._pool = PrefectPool(client, site.settings.pool)
+        self._backlog = Backlog(self._pool)
+        self._pages = WaitPages(client, self._pool, site.clock, self._waits)
+        self._wake, self._housework, self._held_up = (asyncio.Event() for _ in range(3))
+        self._granted, self._members_due, self._ended = (asyncio.Event() for _ in range(3))
+        self._unnoted: list[str] = []
+        self._called: set[str] = set()
+        self._whole_look = NowAndThen(site.clock, _LOOK_EVERY_S)
+        self._whole_round = NowAndThen(site.clock, _JANITOR_EVERY_S)
+        self._house_kept = self._passed = False
+        # What takes long, or waits, has a thread of its own.
+        self._contend_thread, self._play_thread, self._call_thread = (
+            anyio.CapacityLimiter(1) for _ in range(3)
+        )
+
+    async def lead(self) -> None:
+        """Go on until another process leads."""
+        if not await self._contend():
+            return
+        log.info("leads pool %s from now on", self._site.settings.pool)
+        clock = self._site.clock
+        async with anyio.create_task_group() as tasks:
+            for body, without, every_s, wake in (
+                (self._beat, "the supervisor is not told", _BEAT_EVERY_S, None),
+                (self._keep_house, "settings were not read", _HOUSE_EVERY_S, None),
+                (self._pass, "no pass over the queue", _LOOK_EVERY_S, self._wake),
+                (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
+                (self._go_on_granting, "grants wait for the next pass", _CLAIMS_EVERY_S, None),
+                (self._note_granted, "what was granted is not Pending", math.inf, self._granted),
+                (self._call_members, "no members of arrays", _MEMBERS_EVERY_S, self._members_due),
+                (self._play, "when runs start is told by the last time", _PLAY_EVERY_S, None),
+                (self._tell_people, "people are not told of ends", _NOTICES_EVERY_S, self._ended),
+                (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
+                (self._listen, "no events from Prefect", LISTEN_AGAIN_S, None),
+                (self._hear, "no calls of nodes", LISTEN_AGAIN_S, None),
+            ):
+                tasks.start_soon(go_on, body, clock, without, every_s, wake)
+            tasks.start_soon(self._go_on_leading, tasks.cancel_scope)
+
+    async def _contend(self) -> bool:
+        """Begin to lead, or go on; whether it does."""
+        while True:
+            reaches = await self._pool.is_reachable()
+            contend = partial(self._queue.contend, reaches_prefect=reaches)
+            leader = await anyio.to_thread.run_sync(contend, limiter=self._contend_thread)
+            if self._queue.leads:
+                return True
+            if leader.left_s > 0:
+                log.info("node %s leads pool %s", leader.node, self._site.settings.pool)
+                return False
+            await anyio.sleep(_CONTEND_EVERY_S)  # without Prefect: somebody may reach it
+
+    async def _go_on_leading(self, scope: anyio.CancelScope) -> None:
+        async def contend() -> None:
+            if not await self._contend():
+                scope.cancel()
+
+        without = "whether it leads still is not known"
+        await go_on(contend, self._site.clock, without, _CONTEND_EVERY_S, None)
+
+    async def _beat(self) -> None:
+        scheduler_daemon(self._site.settings).beat()  # here: it says that this loop goes round
+
+    # -- the pass over the queue --------------------------------------------------------
+
+    async def _pass(self) -> None:
+        """Take in what is new; read the pool, plan, and grant."""
+        if not self._house_kept:
+            return  # what operators have set is not known yet
+        in_thread = anyio.to_thread.run_sync
+        async with self._pool.passing:
+            new = await self._new_runs()
+            taken = await in_thread(self._queue.take_in, await self._offered(new))
+            self._backlog.taken_in(new)
+            decided = await in_thread(self._queue.run_pass)
+        for run_id, why in taken.refused.items():
+            await self._pool.write_state(UUID(run_id), Failed(message=why))
+        for run_id, (node, flow) in taken.flows.items():
+            await in_thread(self._site.ledger.calls.send, [node], f"{run_id} {flow}")
+        self._tell_pages(decided)
+        if decided.held_up:
+            self._held_up.set()
+        if self._queue.called:
+            self._housework.set()
+        if self._backlog:
+            self._wake.set()
+
+    async def _new_runs(self) -> list[FlowRun]:
+        """What is to be taken in now: nothing in the first pass, which grants what is known.
+
+        Who comes to a long queue needs a while to read it from Prefect.
+        """
+        if not self._passed:
+            self._passed = True
+            self._wake.set()
+            return []
+        due = self._site.clock.now() + timedelta(seconds=_AHEAD_S)
+        known = await anyio.to_thread.run_sync(self._queue.known)
+        first_page = PAGE if self._whole_look.is_due() else SHORT_PAGE
+        return await self._backlog.part(known, due, first_page=first_page)
+
+    async def _offered(self, new: list[FlowRun]) -> list[Offer]:
+        """Those of *new* that are this installation's; the others have failed."""
+        flow_names = await self._pool.flow_names(new)
+        for wrong_id, why in refused(new, flow_names).items():
+            await self._pool.write_state(wrong_id, Failed(message=why))
+        offered, names = offers(new, flow_names), {str(run.id): run.name for run in new}
+        if not {offer.queue for offer in offered} <= self._pool.queues:
+            await keep_gates(self._site, self._pool, await self._nodes())
+        for offer in offered:  # first: what is in the ledger is not offered again
+            if offer.name != names[offer.run_id]:
+                await self._pool.rename(offer.run_id, offer.name)
+        return offered
+
+    def _tell_pages(self, decided: Pass) -> None:
+        for run_id in (*decided.refused, *decided.granted):
+            self._pages.over(run_id)
+            self._members_due.set()
+        self._unnoted += decided.granted
+        self._granted.set()
+        for run_id, sentence in decided.waiting.items():
+            self._pages.say(run_id, sentence, logged=run_id in decided.logged)
+
+    async def _go_on_granting(self) -> None:
+        """Begin a pass when flow processes have taken up grants that held other runs up."""
+        await self._held_up.wait()
+        if await anyio.to_thread.run_sync(self._queue.may_claim):
+            self._held_up.clear()
+            self._wake.set()
+
+    async def _note_granted(self) -> None:
+        """Have Prefect say of what was granted that it is Pending: beside its start."""
+        granted, self._unnoted = self._unnoted, []
+        async with anyio.create_task_group() as tasks:
+            for run_id in granted:
+                tasks.start_soon(self._pool.note_granted, run_id)
+
+    async def _call_members(self) -> None:
+        """Let the next members of arrays come: at once after a grant, and now and then."""
+        if await call_members(self._site, self._pool):
+            self._wake.set()
+
+    async def _play(self) -> None:
+        """Tell by when the runs of the queue start: beside the passes, which must not wait.
+
+        Of a queue of thousands it takes seconds of a processor that the passes need, too: so it
+        has a tenth of the time.
+        """
+        begun_s = self._site.clock.monotonic_s()
+        found = await anyio.to_thread.run_sync(self._queue.play, limiter=self._play_thread)
+        if found is not None:
+            self._pages.explain(found.record.run_id, why_text(found.record, found.why))
+        await anyio.sleep(_PLAY_PAUSE * (self._site.clock.monotonic_s() - begun_s))
+
+    # -- beside it ----------------------------------------------------------------------
+
+    async def _nodes(self) -> frozenset[str]:
+        """Names of the pool's nodes."""
+        known = await anyio.to_thread.run_sync(self._site.ledger.nodes.all)
+        return frozenset(n.node.name for n in known if n.node.pool == self._site.settings.pool)
+
+    async def _keep_house(self) -> None:
+        nodes = await self._nodes()
+        new_settings = await keep_blocks(self._site, self._pool, nodes)
+        new_gates = await keep_gates(self._site, self._pool, nodes)
+        if new_settings or new_gates or not self._house_kept:
+            self._house_kept = True
+            self._wake.set()
+
+    async def _mend(self) -> None:
+        called = self._called | self._queue.called
+        self._called, self._queue.called = set(), set()
+        whole = self._whole_round.is_due()  # else it was woken for something
+        if await mend(self._site, self._janitor, self._pool, called, whole=whole):
+            self._wake.set()
+
+    async def _waits(self, run_id: str) -> bool:
+        """Whether the ledger has the run waiting now, and not for its user."""
+        run = await anyio.to_thread.run_sync(self._site.ledger.runs.get, run_id)
+        return run.state is RunState.WAITING and run.suspended_at is None
+
+    async def _tell_people(self) -> None:
+        """At once when a node tells of news, and now and then."""
+        await tell_people(self._site)
+
+    async def _tell(self) -> None:
+        """Write onto the pages of runs that wait; apart, since no grant is to wait for it."""
+        await self._pages.news.wait()
+        await self._pages.write()
+
+    async def _listen(self) -> None:
+        """Act the moment a run is scheduled or its user wants something.
+
+        It listens alone and calls whom it concerns: else the server would tell each node of every
+        run.
+        """
+        async with aclosing(events()) as all_news:
+            async for told in all_news:
+                if told.news is News.ASKED:
+                    await self._ask_after(told.run_id)
+                self._wake.set()
+
+    async def _ask_after(self, run_id: str) -> None:
+        """Have the janitor look that answers for a run of which its user may want something."""
+        try:
+            run = await anyio.to_thread.run_sync(self._site.ledger.runs.get, run_id)
+        except RunUnknown:
+            return
+        if run.node is not None:
+            await anyio.to_thread.run_sync(self._site.ledger.calls.send, [run.node], run_id)
+        if run.state not in GRANTED:
+            self._called.add(run_id)
+            self._housework.set()
+
+    async def _hear(self) -> None:
+        """Look at the queue when a node or the gateway says so."""
+        calls, name = self._site.ledger.calls, scheduler_of(self._site.settings.pool)
+        wait = partial(calls.wait, name, _HEARD_WITHIN_S)
+        while True:
+            if await anyio.to_thread.run_sync(wait, limiter=self._call_thread):
+                self._ended.set()
+                self._wake.set()
+
+
+async def _main(site: Site) -> None:
+    async with get_client() as client:
+        await Scheduler(site, client).lead()
+
+
+def main() -> None:
+    """Be the scheduler of this node's pool where nobody else is."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question
+    # What it is doing is done anew by who leads next; grants stay where they are.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    site = current_site()
+    scheduler_daemon(site.settings).claim()
+    # What is imported stays: without it a look at a long queue makes far fewer objects than the
+    # collector would go through for it.
+    gc.collect()
+    gc.freeze()
+    asyncio.run(_main(site))
+    os._exit(0)  # a thread may wait for calls still
+
+
+if __name__ == "__main__":
+    main()
