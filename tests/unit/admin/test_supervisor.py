@@ -62,5 +62,5 @@ def test_one_that_gives_no_answer_for_long_is_killed_and_started_once(
     monkeypatch.setattr(leave, "wait", wait)
     begun_s = clock.monotonic_s()
     late = iter([True, False])  # once is no reason
-    keep(daemon, Kept(start, lambda: next(late, not done)), clock, leave)
+    keep(Kept(daemon, start, lambda: next(late, not done)), clock, leave)
     assert done == [f"killed after {30 + supervisor._HUNG_S:.0f} s", "started"]
