@@ -218,9 +218,14 @@ class PrefectPool:
         """What the operator set in each block of a type, by the block's name."""
         found: dict[str, dict[str, Any]] = {}
         while True:
-            page = await self._client.read_block_documents_by_type(
-                slug, offset=len(found), limit=PAGE
-            )
+            try:
+                page = await self._client.read_block_documents_by_type(
+                    slug, offset=len(found), limit=PAGE
+                )
+            except httpx.HTTPStatusError as error:
+                if error.response.status_code != httpx.codes.NOT_FOUND:
+                    raise
+                return found  # its type is not registered yet
             found |= {block.name: block.data for block in page if block.name}
             if len(page) < PAGE:
                 return found

@@ -206,7 +206,7 @@ def test_a_gang_that_is_cancelled_leaves_nothing_on_any_of_its_nodes(three_nodes
             ),
         ]
 
-    assert len(left()) >= 4
+    assert len(left()) > 2  # beside the containers
     assert head.run("cancel", run_id).returncode == 0
     for part in (run_id, rank["run_id"]):
         seen = head.until(part, "Cancelled")

@@ -43,8 +43,7 @@ def about(findings: list[dict[str, Any]], *words: str) -> set[str]:
 def frozen(process_site: LiveSite) -> Iterator[LiveSite]:
     """The site with a worker that lives and does nothing: its janitor mends nothing by itself."""
     pids = process_site.pids()
-    for name in ("supervisor", "scheduler"):  # one would start another worker, one mends what ended
-        os.kill(pids[name], signal.SIGSTOP)
+    os.kill(pids["supervisor"], signal.SIGSTOP)  # it would start others in their places
     try:
         yield process_site
     finally:
@@ -75,7 +74,8 @@ def test_what_was_broken_by_hand_is_found_and_mended(frozen: LiveSite, tmp_path:
     first, second = (ended(site, tmp_path, name) for name in ("held", "contradicted"))
     _, before = look(site)
     assert about(before["broken"] + before["under_way"], first, second) == set()
-    os.kill(site.worker_pid(), signal.SIGSTOP)
+    for name in ("worker", "scheduler"):
+        os.kill(site.pids()[name], signal.SIGSTOP)
     execute(site, f"UPDATE run SET ended_at = {BEFORE} WHERE run_id = :run", run=first)
     execute(site, FORGED, run=first)
     secrets = site.home / "secrets" / f"headway-{first}-1"
