@@ -182,7 +182,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             return  # a flow process would ask Prefect in vain
         # Whose flow process has died begins again once the janitor has said so to Prefect.
         again = await self._pool.scheduled(here.orphaned)
-        for run_id, flow in (flows | dict.fromkeys((*here.granted, *again), FLOW)).items():
+        names = await self._pool.flow_names(again.values())
+        flows |= {run_id: names.get(run.flow_id, "") for run_id, run in again.items()}
+        for run_id, flow in (flows | dict.fromkeys(here.granted, FLOW)).items():
             self._starts.begin(run_id)
             self._tasks.start_soon(self._run_flow, run_id, flow)
 

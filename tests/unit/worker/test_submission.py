@@ -26,8 +26,8 @@ class Node:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.granted: tuple[str, ...] = ()
         self.orphaned: tuple[str, ...] = ()
-        self.offered: set[str] = set()
-        """Of what lost its flow process, what the janitor has scheduled again."""
+        self.offered: dict[str, str] = {}
+        """Of what lost its flow process, what the janitor has scheduled again: its flow."""
         self.untaken: set[str] = set()
         self.begun: dict[str, str] = {}
         self.stopped: list[str] = []
@@ -46,7 +46,9 @@ class Node:
             give_back=self._give_back,
         )  # fmt: skip
         worker._note_start = lambda _: self._raise("note")
-        worker._pool = SimpleNamespace(is_reachable=self._reachable, scheduled=self._scheduled)
+        worker._pool = SimpleNamespace(
+            is_reachable=self._reachable, scheduled=self._scheduled, flow_names=self._flow_names
+        )
         monkeypatch.setattr(gpu_node, "fork_flow", self._fork)
         monkeypatch.setattr(gpu_node, "status_of", lambda *_: self.status)
         self.worker = worker
@@ -66,8 +68,15 @@ class Node:
     async def _reachable(self) -> bool:
         return self.reachable
 
-    async def _scheduled(self, run_ids: tuple[str, ...]) -> dict[str, None]:
-        return {run_id: None for run_id in run_ids if run_id in self.offered}
+    async def _scheduled(self, run_ids: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            run_id: SimpleNamespace(flow_id=self.offered[run_id])
+            for run_id in run_ids
+            if run_id in self.offered
+        }
+
+    async def _flow_names(self, runs: Any) -> dict[str, str]:
+        return {run.flow_id: run.flow_id for run in runs}
 
     def _raise(self, what: str) -> None:
         if trouble := self.trouble.get(what):
@@ -108,9 +117,9 @@ def test_what_the_scheduler_calls_for_starts_if_it_is_of_this_installation(node:
 
 def test_what_lost_its_flow_process_starts_once_prefect_has_it_scheduled_again(node: Node) -> None:
     node.orphaned = (RUN, OTHER)
-    node.offered = {OTHER}
+    node.offered = {OTHER: "rank"}
     node.takes_up()
-    assert list(node.begun) == [OTHER]
+    assert node.begun == {OTHER: "flows.rank:rank"}
 
 
 def test_nothing_starts_while_prefect_is_away(node: Node) -> None:
