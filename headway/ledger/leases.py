@@ -257,8 +257,12 @@ class Leases(Repository):
             lease = leased(session, fence)
             node, lease_id = node_record(rows[lease.node]).node, number(lease)
             others = [it for it in live_leases(session, [lease.node]) if it.lease_id != lease_id]
+            own_lease = lease_from(session, lease)
+            if reading is not None:  # its own program may listen already
+                foreign = set(reading.busy_ports) - set(own_lease.ports.values())
+                reading = replace(reading, busy_ports=tuple(foreign))
             headroom = compute_headroom(node, others, reading, utilisation_limit=utilisation_limit)
-            held = {gpu.uuid for gpu in lease_from(session, lease).gpus}
+            held = {gpu.uuid for gpu in own_lease.gpus}
             # The GPUs it holds, which its prediction is about, if they will do.
             own = replace(headroom, gpus=[it for it in headroom.gpus if it.uuid in held])
             decision = judge(demand, own)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from headway.model.lease import ANY_PORT, GpuGrant, Lease, Sharing
-from headway.model.node import Gpu, GpuReading, Node, NodeReading, NodeState
+from headway.model.node import Gpu, GpuReading, Node, NodeReading, NodeState, PortUse
 from headway.policy.fit import Headroom, one_port
 from headway.policy.lending import expected_bytes, kept_bytes
 from headway.policy.room import Need, Occupant, Room
@@ -73,7 +73,7 @@ def compute_headroom(
             _gpu_room(gpu, held, seen, utilisation_limit)
             for gpu, seen in _seen(capacity.gpus, reading)
         ],
-        ports=_port_rooms(node, held),
+        ports=_port_rooms(node, held, reading.busy_ports if reading is not None else ()),
         port_use=node.ports.use,
         disk_bytes=math.inf
         if reading is None
@@ -86,8 +86,13 @@ def compute_headroom(
     )
 
 
-def _port_rooms(node: Node, held: Iterable[tuple[Lease, Occupant]]) -> dict[int, Room]:
-    """The ports of *node* that leases have, each as a room; at `ANY_PORT` all that it may give."""
+def _port_rooms(
+    node: Node, held: Iterable[tuple[Lease, Occupant]], busy: Iterable[int]
+) -> dict[int, Room]:
+    """The ports of *node* that leases have, each as a room; at `ANY_PORT` all that it may give.
+
+    Where a program listens at the node's own ports, those that are *busy* with others' are full.
+    """
     free = node.ports.free
     count = free.last - free.first + 1
     rooms = {ANY_PORT: Room(count, 0.0, count, is_gpu=False)}
@@ -98,6 +103,9 @@ def _port_rooms(node: Node, held: Iterable[tuple[Lease, Occupant]]) -> dict[int,
         for port in lease.ports.values():
             room = rooms.setdefault(port, one_port(port))
             room.enter(occupant._replace(need=Need(1, 0.0)))
+    if node.ports.use is PortUse.BOUND:
+        for port in set(busy) - rooms.keys():
+            rooms[port] = Room(1, 0.0, 0, index=port, is_gpu=False)
     return rooms
 
 

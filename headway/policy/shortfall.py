@@ -62,7 +62,8 @@ def _ports(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     )
     room, node = min(short, key=lambda each: (each[0].index, each[1].name))
     if room.index != ANY_PORT:
-        return Wait(Resource.PORTS, f"needs port {room.index} of a node, which another run has")
+        whose = "another run has" if room.occupants else "a program that is no run has"
+        return Wait(Resource.PORTS, f"needs port {room.index} of a node, which {whose}")
     return Wait(
         Resource.PORTS,
         f"needs {len(ask.ports)} port(s); {max(room.free_bytes, 0)} of the {room.whole_bytes} "

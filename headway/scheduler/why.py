@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from headway.forecast import Forecaster
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
-from headway.model.lease import Demand, Lease, Resource
+from headway.model.lease import ANY_PORT, Demand, Lease, Resource
 from headway.model.run import Prediction
 from headway.policy.fit import Ask, Headroom, WaitingRun
 from headway.policy.plan import Plan, Start, Stay
@@ -123,7 +123,8 @@ def _holders(now: PoolNow, scarce: Resource | None, run: Ask) -> Iterator[Holder
         record = records.get(lease.run_id)
         of_team = scarce is not Resource.QUOTA or (record is not None and record.team == run.team)
         gpus = scarce in {Resource.GPUS, Resource.GPU_MEMORY}
-        if record is None or not of_team or (gpus and not lease.gpus):
+        other_ports = scarce is Resource.PORTS and run.ports.isdisjoint({*lease.ports, ANY_PORT})
+        if record is None or not of_team or (gpus and not lease.gpus) or other_ports:
             continue
         left = left_of(record, now.known.said.get(record.run_id), now.known.usual, now.seen.at)
         ends = None if left is None else now.seen.at + timedelta(seconds=left.median_s)

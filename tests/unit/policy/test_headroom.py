@@ -15,8 +15,10 @@ from headway.model.node import (
     GpuReading,
     HostReading,
     Node,
+    NodePorts,
     NodeReading,
     NodeState,
+    PortUse,
     Reserve,
 )
 from headway.policy.admission import judge
@@ -271,3 +273,23 @@ def test_a_lost_gpu_offers_nothing_and_is_named():
     assert isinstance(wait, Wait)
     assert wait.reason.endswith("; gpu1 lost: x (on n)")
     assert isinstance(judge(Demand(GIB, gpus=1, gpu_memory_bytes=GIB), headroom), Admit)
+
+
+def test_a_port_at_which_a_program_that_is_no_run_listens_is_waited_for() -> None:
+    """Granted, the run would fail; an engine leads another port of the node to its program."""
+    seen = replace(reading(), busy_ports=(6006, 12_345))
+    asked = Demand(GIB, 1.0, ports=(12_345,))
+    wait = judge(asked, compute_headroom(NODE, [lease(ports=(6006,))], seen))
+    assert isinstance(wait, Wait)
+    assert wait.reason == "needs port 12345 of a node, which a program that is no run has"
+    wait = judge(
+        replace(asked, ports=(6006,)), compute_headroom(NODE, [lease(ports=(6006,))], seen)
+    )
+    assert isinstance(wait, Wait)
+    assert wait.reason == "needs port 6006 of a node, which another run has"
+    published = replace(NODE, ports=NodePorts(PortUse.PUBLISHED))
+    assert isinstance(judge(asked, compute_headroom(published, [], seen)), Admit)
+    run = WaitingRun.of("r", asked, AT, settings=PolicySettings())
+    (stay,) = plan([NodeView(NODE, (), seen)], [run], [], now=AT, settings=PolicySettings()).entries
+    assert isinstance(stay, Stay)
+    assert stay.expected_at is None
