@@ -39,7 +39,8 @@ class NodeFiles:
         self._here = site.settings.node
         self._own = FileAnswers(site.settings, site.clock)
         self._clock: Clock = site.clock
-        self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}
+        self._clients: dict[str, tuple[tuple[str, str], httpx.AsyncClient]] = {}
+        """Of each node, for the place at which it was when it was asked last."""
 
     async def log(
         self,
@@ -113,14 +114,16 @@ class NodeFiles:
 
     def _client(self, node: NodeRecord) -> httpx.AsyncClient:
         """Connections to the node as it is now; one of before is left to its last answers."""
-        key = (node.files_url, node.files_certificate)
-        if key not in self._clients:
-            self._clients[key] = httpx.AsyncClient(
+        place = (node.files_url, node.files_certificate)
+        known, client = self._clients.get(node.node.name, (None, None))
+        if client is None or known != place:
+            client = httpx.AsyncClient(
                 verify=only(node.files_certificate) if node.files_certificate else True,
                 trust_env=False,
                 limits=httpx.Limits(max_connections=200, max_keepalive_connections=50),
             )
-        return self._clients[key]
+            self._clients[node.node.name] = (place, client)
+        return client
 
 
 def _words(error: httpx.HTTPError) -> str:

@@ -179,6 +179,8 @@ class Guard:
             log.warning("container %s was not stopped: %s; tried again", name, error)
             return
         self.lookout.forget(name)
+        for key in [each for each in tuple(self._ending) if each[0] == name]:
+            self._ending.pop(key, None)
         self._wake.set()
 
 

@@ -1,7 +1,9 @@
 """How many runs a node claims ahead of the flow processes that take them up."""
 
-CLAIM_LIMIT_S = 180.0
-"""Within so long a flow process has to take a claim up; then it is given back.
+CLAIM_LIMIT_S = 30.0
+"""Within so long a node has to begin what it was granted; then that is given back."""
+START_LIMIT_S = 180.0
+"""Within so long a flow process that a node has begun has to take its lease up.
 
 Of twenty short jobs at once on two cores with a load of thirteen the slowest took 20 s.
 """

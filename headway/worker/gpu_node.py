@@ -41,6 +41,7 @@ from headway.node.sampler import SAMPLE_EVERY_S, Sampler
 from headway.node.store_pruning import tidy_store
 from headway.node.storing import store_ended
 from headway.node.upload_pruning import tidy_uploads
+from headway.policy.claims import START_LIMIT_S
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
 from headway.prefect.client import FLOW
 from headway.site import current_site
@@ -115,7 +116,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._grants = NodeGrants(self._site)
         self._starts = Starts(self._site.clock)
         self._note_start = partial(
-            self._site.ledger.flow_starts.note, within_s=FLOW_STARTS_WITHIN_S
+            self._site.ledger.flow_starts.note,
+            within_s=FLOW_STARTS_WITHIN_S,
+            take_up_s=START_LIMIT_S,
         )
         self._sampler = Sampler(self._site)
         self._janitor = Janitor(self._site, self._call_janitor)

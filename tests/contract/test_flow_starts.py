@@ -1,4 +1,4 @@
-"""Counts of flow processes that were started for runs, on both databases."""
+"""Counts of flow processes that were started for runs."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from headway.ledger import Ledger
+from headway.model.lease import Demand
+from headway.model.node import Capacity, Node
 
 
 @pytest.fixture
@@ -21,12 +23,27 @@ def ledger(ledger_url: str) -> Iterator[Ledger]:
 
 
 def test_starts_are_counted_for_a_while(ledger: Ledger) -> None:
-    assert [ledger.flow_starts.note("a", 3600.0) for _ in range(3)] == [1, 2, 3]
+    assert [ledger.flow_starts.note("a", 3600.0, 180.0) for _ in range(3)] == [1, 2, 3]
     assert ledger.flow_starts.lately(["a", "b"], 3600.0) == {"a": 3}
     assert ledger.flow_starts.lately(["b"], 3600.0) == {}
     assert ledger.flow_starts.lately(["a"], -1.0) == {}
-    assert ledger.flow_starts.note("a", -1.0) == 1  # that count is over: the next one begins
+    assert ledger.flow_starts.note("a", -1.0, 180.0) == 1  # that count is over: the next one begins
 
 
 def test_what_is_no_run_of_the_ledger_is_not_counted(ledger: Ledger) -> None:
-    assert ledger.flow_starts.note("estimate", 3600.0) == 0
+    assert ledger.flow_starts.note("estimate", 3600.0, 180.0) == 0
+
+
+def test_a_lease_waits_longer_for_a_flow_process_that_its_node_has_begun(ledger: Ledger) -> None:
+    node = Node("here", "gpu", Capacity(4.0, 1 << 34, ()))
+    ledger.nodes.register(node, boot_id="b", worker_token="w", identity="i")
+    demand = Demand(host_memory_bytes=1 << 20, cpus=0.1)
+    for run_id in ("a", "b"):
+        ledger.leases.admit(run_id, "here", demand, reading=None, ttl_s=60.0, start_limit_s=30.0)
+    ledger.flow_starts.note("a", 3600.0, 180.0)
+    due = {each.run_id: each.start_by for each in ledger.leases.unstarted("here")}
+    assert (due["a"] - due["b"]).total_seconds() == pytest.approx(150.0, abs=30.0)
+    lease = ledger.leases.of_run("a")
+    ledger.leases.take_up(lease.fence)
+    ledger.flow_starts.note("a", 3600.0, 180.0)  # another flow process of it: taken up it stays
+    assert ledger.leases.of_run("a").start_by is None
