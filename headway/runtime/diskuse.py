@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from ctypes import CDLL
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_IFMT, S_ISDIR, S_ISREG, S_ISSOCK
+from stat import S_IFDIR, S_IFMT, S_IFREG, S_ISDIR, S_ISSOCK
 from threading import Thread, get_native_id
 
 from headway.clock import Clock
@@ -83,7 +83,8 @@ def removed_but_open(pids: Iterable[int], beside: Sequence[Path]) -> Iterator[in
                 yield None
                 continue
             name = (stat.st_dev, stat.st_ino)
-            gone = S_ISREG(stat.st_mode) and stat.st_nlink == 0
+            # A folder keeps the blocks of the names that it had.
+            gone = S_IFMT(stat.st_mode) in (S_IFREG, S_IFDIR) and stat.st_nlink == 0
             if gone and stat.st_dev in devices and name not in known:
                 known.add(name)
                 yield stat.st_blocks * _BLOCK_BYTES
@@ -105,8 +106,9 @@ def _share_files(one: int, other: int) -> bool:
 
 
 def _held_by(pid: int) -> Iterator[os.stat_result | None]:
-    with suppress(OSError):
-        yield Path(f"/proc/{pid}/exe").stat()
+    for link in ("exe", "cwd"):
+        with suppress(OSError):
+            yield Path(f"/proc/{pid}/{link}").stat()
     folders = ["fd"]
     with suppress(OSError):  # to look at each mapping takes four times as long
         folders += ["map_files"] * (b" (deleted)" in Path(f"/proc/{pid}/maps").read_bytes())

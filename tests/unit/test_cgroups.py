@@ -207,3 +207,14 @@ def test_where_nothing_can_be_weighed_that_is_said(monkeypatch: pytest.MonkeyPat
     runs = RunGroups("site")
     monkeypatch.setattr(runs.cgroups, "weigh", refuse)
     assert not runs.weigh("run-1", 2.0)
+
+
+def test_version_2_freezes_and_thaws(v2: Cgroups, tmp_path: Path) -> None:
+    group = tmp_path / "fs" / "headway" / "run"
+    tree(group, {"cgroup.freeze": "0", "cgroup.events": "populated 1\nfrozen 1\n"})
+    with v2.frozen("/headway/run") as is_frozen:
+        assert is_frozen
+        assert (group / "cgroup.freeze").read_text() == "1"
+    assert (group / "cgroup.freeze").read_text() == "0"
+    with v2.frozen("/headway/another") as is_frozen:
+        assert not is_frozen

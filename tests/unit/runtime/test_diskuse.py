@@ -249,6 +249,21 @@ def test_a_file_that_was_removed_counts_while_it_is_held_open(tmp_path: Path) ->
     assert sum(use.used_bytes for use in meter.measure(pids, wait_s=30.0)) < MIB + before
 
 
+def test_a_folder_that_was_removed_counts_with_the_names_that_it_had(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(1000):
+        (folder / f"{number:0200}").touch()
+        (folder / f"{number:0200}").unlink()
+    left = folder.stat().st_blocks * 512
+    before = sum(size or 0 for size in removed_but_open((os.getpid(),), (tmp_path,)))
+    held = os.open(folder, os.O_RDONLY)
+    folder.rmdir()
+    after = sum(size or 0 for size in removed_but_open((os.getpid(),), (tmp_path,)))
+    os.close(held)
+    assert after - before == left
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what is mapped")
 def test_a_file_that_was_removed_counts_while_it_is_mapped(tmp_path: Path) -> None:
     before = sum(size or 0 for size in removed_but_open((os.getpid(),), (tmp_path,)))
