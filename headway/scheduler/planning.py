@@ -37,8 +37,8 @@ def make_plan(queue: Queue[WaitingRun], waiting: Waiting, seen: PoolSnapshot, kn
     preempting = {each.for_run_id for each in made.preempts}
     entries = (
         as_played(entry, known.played.wait(entry.run_id, seen.at), known.starts)
-        if isinstance(entry, Stay) and entry.run_id not in preempting and not entry.unknown
-        else entry
+        if isinstance(entry, Stay) and entry.run_id not in preempting and entry.expected_at
+        else entry  # what is not known of those that run no play knows
         for entry in made.entries
     )
     return replace(made, entries=tuple(entries), behind=tuple(_behind(queue, front, seen, known)))

@@ -157,7 +157,7 @@ def told(now: PoolNow, run: WaitingRun, *, anew: bool) -> Told:
     if isinstance(entry, Start):
         return Told(entry, [0.0])
     waits = waits_of(now, {run.run_id}, also, budget_s=_BUDGET_S).get(run.run_id)
-    if waits is None or (entry is not None and entry.unknown):
+    if waits is None or (entry is not None and entry.expected_at is None):
         return Told(entry, waits or [])
     if entry is None:
         wait = is_behind(len(made.entries))

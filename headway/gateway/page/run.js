@@ -67,7 +67,7 @@ function waits(run, why) {
   const holders = why?.holders.slice(0, SHOWN).map((each) => [name(each), each.node,
     each.gpus ? `${each.gpus} GPU(s), ${size(each.gpu_memory_bytes)}` : NOT_KNOWN, size(each.host_memory_bytes), clock(each.expected_end_at)]);
   return h("section", {}, h("h2", {}, "Why it waits"),
-    h("p", {}, `${run.waiting.reason} It is number ${run.waiting.position} of the queue and starts ${start(run.waiting)}.`),
+    h("p", {}, `${run.waiting.reason}. It is number ${run.waiting.position} of the queue; start: ${start(run.waiting)}.`),
     why ? table("What would help", [["submitted anew with", "wide"], ["starts"], ["ends about"]], changes,
       "No single change of what it asks would start it notably earlier.") : null,
     why ? table("Who is ahead", [["place", "n"], ["run", "name"], ["because", "wide"]], ahead, "Nobody is ahead of it.") : null,

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from headway.estimate.usual import Lasted, Usual, kind_of
+from headway.model.node import NodeState
 from headway.policy.plan import Start
 from headway.policy.settings import PolicySettings
 from headway.scheduler.limits import Gates
@@ -13,6 +14,7 @@ from headway.scheduler.planning import PoolNow
 from headway.scheduler.playing import play
 from headway.scheduler.snapshot import Known
 from headway.scheduler.waiting import Waiting
+from headway.scheduler.why import told
 from tests.unit.scheduler.test_front import KNOWN, NOON, RECORDS, seen
 
 
@@ -60,3 +62,14 @@ def test_a_run_beyond_the_planned_ones_has_a_start_too() -> None:
         ends = [stay.earliest_at, stay.expected_at, stay.latest_at]
         assert None not in ends
         assert ends == sorted(ends, key=str)
+
+
+def test_no_start_is_expected_of_what_no_end_of_a_run_lets_start() -> None:
+    """As on a drained node, or for a port at which a stranger listens."""
+    known = replace(KNOWN, played=replace(play(pool()), at=NOON))
+    now = pool(known)
+    (node,) = now.seen.nodes
+    drained = replace(node, node=replace(node.node, state=NodeState.DRAINING))
+    now = replace(now, seen=replace(now.seen, nodes=(drained,)))
+    assert [entry.expected_at for entry in now.plan().entries] == [None, None, None]
+    assert told(now, now.waiting.entries["a"].run, anew=False).entry.expected_at is None
