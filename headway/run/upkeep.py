@@ -124,6 +124,7 @@ class AttemptUpkeep:
         too_much = self._why_too_much(self._disk.measure_all())
         if not too_much or not self._asked_bytes:
             return None
+        self._disk.give_back_unwritten()
         return Exit(ExitKind.FAILED, status.exit_code, too_much)
 
     @property

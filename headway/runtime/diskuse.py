@@ -8,15 +8,15 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from ctypes import CDLL
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_IFDIR, S_IFMT, S_IFREG, S_ISDIR, S_ISSOCK
+from stat import S_IFDIR, S_IFMT, S_IFREG, S_ISDIR, S_ISREG, S_ISSOCK
 from threading import Thread, get_native_id
 
 from headway.clock import Clock
 from headway.errors import EngineUnreachable
 from headway.policy.disk import LEAST_BYTES, DiskUse
-from headway.runtime import in_flight
+from headway.runtime import in_flight, logfile
 from headway.runtime.process import proctree
-from headway.trees import stats_below
+from headway.trees import below, stats_below
 
 _BLOCK_BYTES = 512
 """Unit of `st_blocks`, whatever the file system's own."""
@@ -228,6 +228,15 @@ class DiskMeter:
             self._counting.join()
         self._ends, self._next_s = False, 0.0
         return self.measure(wait_s=float(10**6))
+
+    def give_back_unwritten(self) -> None:
+        """Give the disks back what files have reserved and never written; none reads otherwise."""
+        for folder in (each for folders in self._places.values() for each in folders()):
+            with suppress(OSError):
+                for inside, name, stat in below(folder):
+                    if S_ISREG(stat.st_mode) and stat.st_blocks * _BLOCK_BYTES > LEAST_BYTES:
+                        with suppress(OSError):
+                            logfile.punch_unwritten(inside, name)
 
     def _nothing(self) -> _Count:
         return {name: _Taken() for name in (*self._places, _REMOVED)}

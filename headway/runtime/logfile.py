@@ -125,6 +125,28 @@ def trim(path: Path, limit_bytes: int) -> int:
         os.close(fd)
 
 
+def punch_unwritten(folder: int, name: str) -> None:
+    """Give back what file *name* in the open *folder* has reserved and never written.
+
+    Raises:
+        OSError: It is no file, or the file system gives nothing back.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)  # what was read looks like written
+        size, at = os.fstat(fd).st_size, 0
+        os.ftruncate(fd, size)  # what it has beyond its end
+        while at < size:
+            hole = os.lseek(fd, at, os.SEEK_HOLE)
+            at = first_data(fd, hole, size)
+            if at > hole:
+                punch_hole(fd, hole, at - hole)
+    finally:
+        os.close(fd)
+
+
 def punch_hole(fd: int, offset: int, length: int) -> bool:
     """Give the bytes back to the disk without changing the size; False where that cannot be."""
     if not sys.platform.startswith("linux"):

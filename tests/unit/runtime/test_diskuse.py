@@ -4,7 +4,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import CDLL, byref, c_int, c_void_p, create_string_buffer
+from ctypes import CDLL, byref, c_int, c_long, c_void_p, create_string_buffer
 from pathlib import Path
 from socket import AF_UNIX, recv_fds, send_fds, socket, socketpair
 from threading import Event, Thread, current_thread, main_thread
@@ -211,6 +211,24 @@ def test_what_waits_where_nobody_accepts_is_not_taken_for_nothing(tmp_path: Path
     assert "connections that none of its programs accepts" in meter.why_uncounted
     meter.measure((os.getpid(),), wait_s=30.0)
     assert not meter.why_uncounted
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["in the file", "beyond its end"])
+def test_what_was_reserved_and_never_written_is_given_back(tmp_path: Path, mode: int) -> None:
+    file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    for size in (64 * MIB, MIB):
+        os.pwrite(file, b"written", size)
+        if LIBC.fallocate(file, mode, c_long(0), c_long(256 * MIB)):
+            pytest.skip("nothing can be reserved on this file system")
+    os.fsync(file)
+    os.pwrite(file, b"not yet on the disk", 100 * MIB)
+    content = os.pread(file, 128 * MIB, 0)
+    meter = DiskMeter(FakeClock(), {"here": lambda: (tmp_path,)})
+    assert meter.measure_all()[0].used_bytes >= 256 * MIB
+    meter.give_back_unwritten()
+    assert meter.measure_all()[0].used_bytes < MIB
+    assert os.pread(file, 128 * MIB, 0) == content
+    os.close(file)
 
 
 def test_what_was_removed_counts_no_more_but_in_the_peak(tmp_path: Path) -> None:
