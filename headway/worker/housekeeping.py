@@ -10,6 +10,7 @@ import httpx
 from prefect.logging import get_logger
 
 from headway.model.prefect_view import PrefectView
+from headway.model.run import RunState
 from headway.node.janitor import Janitor
 from headway.node.mending import Mending, PrefectRun, same
 from headway.site import LINE, POLICY, Site
@@ -77,6 +78,7 @@ async def mend(
     # A grant that the node has not seen yet is among the untaken: they are read after the runs.
     untaken = await in_thread(site.ledger.leases.unstarted, site.settings.node)
     begun = starting() | {lease.run_id for lease in untaken}
+    begun -= {run.run_id for run in runs if run.state is RunState.ENDED}  # nobody starts those
     prefect = await _views(pool, [run.run_id for run in runs], 0.0 if away else _ANSWER_S)
     mendings = await in_thread(janitor.round, runs, prefect, begun)
     for mending in mendings:

@@ -12,6 +12,7 @@ import pytest
 from prefect.client.schemas.objects import FlowRun, State, StateType
 
 from headway.model.prefect_view import PrefectView
+from headway.model.run import RunState
 from headway.node.mending import Mending, PrefectRun
 from headway.policy.reconcile import Action
 from headway.testing.clock import FakeClock
@@ -57,7 +58,7 @@ class OneRun:
         self.prefect = Prefect()
         self.clock = FakeClock()
         self.run = self.record(attempt=1)
-        untaken = [SimpleNamespace(run_id="claimed")]
+        untaken = [SimpleNamespace(run_id=RUN)]
         self.ledger = SimpleNamespace(
             runs=SimpleNamespace(get=lambda _: self.run),
             leases=SimpleNamespace(unstarted=lambda _: untaken),
@@ -147,7 +148,9 @@ def test_nobody_waits_for_a_prefect_that_is_not_there(
 
 
 def test_what_prefect_said_counts_though_the_rest_did_not_come(one: OneRun) -> None:
-    one.others = [SimpleNamespace(run_id=str(UUID(int=at))) for at in range(2, 150)]
+    one.others = [
+        SimpleNamespace(run_id=str(UUID(int=at)), state=RunState.WAITING) for at in range(2, 150)
+    ]
     assert one.mend() == ["AwaitingRetry"]
     assert one.seen == [PrefectView.ACTIVE]
     assert one.unknown == {str(UUID(int=at)) for at in range(101, 150)}
@@ -156,4 +159,11 @@ def test_what_prefect_said_counts_though_the_rest_did_not_come(one: OneRun) -> N
 def test_what_is_granted_and_not_taken_up_is_starting(one: OneRun) -> None:
     """As the next attempt of a run whose flow process is just leaving: the next pass starts it."""
     one.mend()
-    assert one.starting == [{"claimed"}]
+    assert one.starting == [{RUN}]
+
+
+def test_what_was_cancelled_before_it_was_taken_up_is_not_starting(one: OneRun) -> None:
+    """Else its lease would stay for ever, since nobody begins what has ended."""
+    one.run = one.record(state=RunState.ENDED)
+    one.mend()
+    assert one.starting == [frozenset()]
