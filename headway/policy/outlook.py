@@ -77,13 +77,19 @@ class Outlook:
             board: With the expected ends; infinite for runs of unknown length. Changed here.
             now_s: The time of the decision.
             variances: How sure each of these ends is, by the end itself.
-            unknown: By node, a run there of unknown length.
+            unknown: The runs of unknown length that hold a place, by id.
             team_ends: When the first running run of each team, and of each of its users, is
                 expected to end; by team and user, who is empty for the whole team.
         """
         self._board, self._now_s = board, now_s
         self._variances = dict(variances)
-        self._unknown = dict(unknown)
+        self._runs = unknown
+        self._unknown = {
+            node.name: unknown[one.run_id]
+            for node in board.nodes
+            for one in reversed(node.host.occupants)
+            if one.run_id in unknown
+        }
         self._team_ends = dict(team_ends)
         self._ends = [
             one.end_s
@@ -147,13 +153,21 @@ class Outlook:
         """Nobody can say when: for want of a node, or because of a run of unknown length."""
         if math.isinf(decided.earliest(ask, self._now_s)[0]):
             return Expected()
+        rooms = (each for node in self._board.nodes for each in node.port_rooms(ask))
+        full = [room for room, need in rooms if not room.fits_now(need)]
+        ports = [
+            self._runs[one.run_id]
+            for room in full
+            for one in room.occupants
+            if one.run_id in self._runs
+        ]
         names = [self._unknown[n.name] for n in self._board.nodes if n.name in self._unknown]
         able = [
             self._unknown[node.name]
             for node in self._board.nodes
             if node.name in self._unknown and node.admits(ask)
         ]
-        found = next(iter(able or names), None)
+        found = next(iter(ports or able or names), None)
         return Expected(unknown=found.name_for(ask.team) if found is not None else "")
 
 

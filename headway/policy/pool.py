@@ -138,9 +138,7 @@ class Pool:
             now_s,
             variances={now_s + span.median_s: Variance.of(span) for span in left.values()},
             unknown={
-                node: self._unknown(run_id)
-                for node, run_id in reversed(held)
-                if math.isinf(ends[run_id])
+                run_id: self._unknown(run_id) for _, run_id in held if math.isinf(ends[run_id])
             },
             team_ends=team_ends,
         )

@@ -126,6 +126,16 @@ def test_a_port_is_waited_for_to_the_end_of_who_has_it_unless_an_engine_publishe
     assert (first.expected_at, second.expected_at) == (NOW + HOUR, NOW + 2 * HOUR)
 
 
+def test_of_a_scarce_port_its_holder_of_unknown_length_is_named_and_nobody_else() -> None:
+    here = replace(node("a", 2), ports=NodePorts(PortUse.BOUND))
+    has = replace(lease("web", "a", 1), ports={6006: 6006})
+    asks = waiting("b", gpus=0)
+    asks.ports = frozenset({6006})
+    running = [RunningRun("session", name="session"), RunningRun("web", name="web")]
+    stay = only_stay(made([NodeView(here, (lease("session", "a", 0), has))], [asks], running))
+    assert stay.unknown == "nothing is known of how long web runs"
+
+
 def test_the_expected_start_goes_by_what_is_left_of_those_who_run() -> None:
     """Not by the lease's upper quantile, four hours from now."""
     full = NodeView(node("a", 1), (lease("x", "a", 0),))
