@@ -110,23 +110,28 @@ def take_down(
         if server_daemon(settings).stop(signal.SIGTERM, 20.0):
             stopped.append("server")
         alive = _alive_here(site)
-        stopped += _stop_last(site, say, then, list(alive), elsewhere)
+        stopped += _stop_last(site, say, then, alive, elsewhere)
     say(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     return Halted(stopped=stopped, requeued=requeued, going_on=_known(alive))
 
 
 def _stop_last(
-    site: Site, say: Say, then: AtDown, alive: list[str], elsewhere: list[str]
+    site: Site, say: Say, then: AtDown, alive: Mapping[str, str], elsewhere: list[str]
 ) -> list[str]:
-    """Stop guard and database, unless something needs them that is *alive* here or *elsewhere*."""
+    """Stop guard and database, unless something needs them that is *alive* here or *elsewhere*.
+
+    Where the engine does not tell what is alive, what runs of the two stays.
+    """
     settings, stopped = site.settings, []
     if alive:
-        start_guard(settings, site.clock, say)  # where it had died: nobody else brings it back
-        say(f"the guard stays for what goes on, {', '.join(alive)}; `headway up` takes it up")
+        if any(alive.values()):
+            start_guard(settings, site.clock, say)  # where it had died: nobody else brings it back
+        if guard_daemon(settings).process() is not None:
+            say(f"the guard stays for what goes on, {', '.join(alive)}; `headway up` takes it up")
     elif guard_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
         stopped.append("guard")
     needed = alive or (elsewhere and then is not AtDown.STOP)
-    if needed and settings.owns_database:
+    if needed and settings.owns_database and database_daemon(settings).process() is not None:
         say("the database stays for what goes on; another `headway down` behind it stops it")
     elif database_daemon(settings).stop(signal.SIGINT, 60.0):  # last: the others write to it
         stopped.append("database")
@@ -179,7 +184,7 @@ def _end_runs(site: Site, say: Say, then: AtDown, *, worked: bool) -> list[str]:
     has nothing to end, and its ledger need not be there to be asked.
     """
     settings, flows = site.settings, LiveFlows(site.settings.state_dir, site.clock)
-    if not (worked or flows.now() or _alive_here(site)):
+    if not (worked or flows.now() or any(_alive_here(site).values())):
         return []
     requeued, limit_s = [], math.inf
     try:

@@ -76,6 +76,23 @@ def test_where_no_site_is_none_is_made(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_of_a_site_that_is_down_nothing_is_started_though_its_engine_does_not_tell(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: Site) -> dict[str, str]:
+        return {"what runs in the engine (no answer)": ""}
+
+    def begun(*_: object) -> None:
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr(down, "_alive_here", away)
+    monkeypatch.setattr(down, "start_database", begun)
+    monkeypatch.setattr(down, "start_guard", begun)
+    site.settings.state_dir.mkdir(exist_ok=True)
+    done = down.take_down(site, lambda _: None, down.AtDown.STOP)
+    assert done == NOTHING | {"going_on": None}
+
+
 def test_an_estimate_that_is_being_made_is_ended_and_prefect_told(site: Site) -> None:
     """It is no run of the ledger, so no janitor would tell."""
     enqueue(site, RUN, JOB)
