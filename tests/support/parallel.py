@@ -60,7 +60,6 @@ _ALONE = (
     "tests/integration/test_one_door.py",
     "tests/integration/test_compose.py",
     "tests/integration/test_wheel.py",
-    "tests/integration/test_forkserver.py",
     "tests/faults/test_lost_leader.py",
     "tests/faults/test_lent_on_a_site.py",
 )
