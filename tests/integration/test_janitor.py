@@ -212,7 +212,7 @@ def test_a_run_whose_flow_processes_never_take_it_up_ends_with_the_reason(site: 
     for start in range(1, MAX_FLOW_STARTS + 1):
         assert site.ledger.runs.get(RUN).state is RunState.WAITING
         admit(site)
-        assert site.ledger.flow_starts.note(RUN, FLOW_STARTS_WITHIN_S) == start
+        assert site.ledger.flow_starts.note(RUN, FLOW_STARTS_WITHIN_S, 180.0) == start
         janitor = Janitor(site)
         janitor.round(janitor.unsettled(), {RUN: PrefectRun(PrefectView.CRASHED)}, frozenset())
         assert site.ledger.leases.live() == []

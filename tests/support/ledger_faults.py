@@ -242,6 +242,7 @@ def take_back_to_0006(url: str) -> None:
         ):  # fmt: skip
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("DROP FUNCTION refuse_audit_change()"))
+        connection.execute(text("DROP INDEX run_by_submission"))
         connection.execute(text("DROP INDEX run_by_told_end"))
         connection.execute(text("DROP INDEX one_run_per_member"))
         connection.execute(text("DROP INDEX run_with_its_rows"))
