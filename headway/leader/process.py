@@ -190,8 +190,9 @@ class Scheduler:
         for run_id in (*decided.refused, *decided.granted):
             self._pages.over(run_id)
             self._members_due.set()
-        self._unnoted += decided.granted
-        self._granted.set()
+        if decided.granted:
+            self._unnoted += decided.granted
+            self._granted.set()
         for run_id, sentence in decided.waiting.items():
             self._pages.say(run_id, sentence, logged=run_id in decided.logged)
 

@@ -51,7 +51,7 @@ from headway.worker.housekeeping import adopt_settings, mend
 from headway.worker.old_runs import let_go
 from headway.worker.pool import PrefectPool
 from headway.worker.starts import Starts
-from headway.worker.tasks import go_on
+from headway.worker.tasks import NowAndThen, go_on
 
 log = get_logger("worker.gpu-node")
 
@@ -91,11 +91,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._wake = asyncio.Event()
         self._housework = asyncio.Event()
         self._news = asyncio.Event()
-        self._house = asyncio.Event()
         self._mended = self._house_kept = False
         self._called: set[str] = set()
         self._flows: dict[str, str] = {}
-        self._next_round_s = 0.0
         self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
         # the flows go on and the next worker takes them up, so it only leaves.
@@ -134,6 +132,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._sampling = anyio.Lock()
         self._call_thread = anyio.CapacityLimiter(1)
         clock = self._site.clock
+        self._whole_round = NowAndThen(clock, _JANITOR_EVERY_S)
         for body, without, every_s, wake in (
             (self._heartbeat, "no heartbeat", _HEARTBEAT_EVERY_S, None),
             (self._beat, "the supervisor is not looked after", _HEARTBEAT_EVERY_S, None),
@@ -142,7 +141,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             (self._serve_files, "files of runs are not served", _SERVE_AGAIN_S, None),
             (self._store, "ended runs are not brought to the store", _STORE_EVERY_S, None),
             (self._prune, "old runs were not removed", _PRUNE_EVERY_S, None),
-            (self._keep_house, "settings were not read", _HOUSE_EVERY_S, self._house),
+            (self._keep_house, "settings were not read", _HOUSE_EVERY_S, None),
             (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
             (self._take_up, "what was granted does not start", _LOOK_EVERY_S, self._wake),
             (self._hear, "no calls of the scheduler", _HEAR_AGAIN_S, None),
@@ -292,10 +291,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
 
     async def _mend(self) -> None:
         called, self._called = self._called, set()
-        begun_s = self._site.clock.monotonic_s()
-        whole = begun_s >= self._next_round_s  # else it was woken for something
-        if whole:
-            self._next_round_s = begun_s + _JANITOR_EVERY_S
+        whole = self._whole_round.is_due()  # else it was woken for something
         changed = await mend(
             self._site,
             self._janitor,

@@ -106,7 +106,7 @@ def test_the_heartbeat_goes_on_while_the_engine_and_every_other_thread_hang(
     worker._reading = NodeReading(SystemClock().now(), host)
     worker._sampler = SimpleNamespace(tick=answer.wait)
     worker._wake, worker._housework, worker._mended = Event(), Event(), False
-    worker._news, worker._house = Event(), Event()
+    worker._news = Event()
     worker._client = worker._events = SimpleNamespace()
     monkeypatch.setattr(gpu_node, "have_fork_server", lambda _: answer.wait())
 
