@@ -31,3 +31,7 @@ FLOWS: Mapping[str, str] = MappingProxyType(
 )
 """What a worker runs for a flow's name. Nothing else is ever started, whatever a run's
 deployment names: whoever writes to Prefect's API must not choose what runs here."""
+
+VERSION_CHECK = "PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED"
+"""Whether a process asks if its Prefect fits the server's: the worker of a node that has joined
+a site does, once for all."""

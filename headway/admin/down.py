@@ -3,7 +3,6 @@
 import enum
 import logging
 import math
-import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from headway.model.job_text import stop_grace_s
 from headway.model.run import CANCELLED_BY, GRANTED, Exit, ExitKind
 from headway.node.daemon import (
     database_daemon,
+    fork_daemon,
     gateway_daemon,
     guard_daemon,
     scheduler_daemon,
@@ -28,7 +28,6 @@ from headway.node.daemon import (
     worker_daemon,
 )
 from headway.node.flowlock import LiveFlows
-from headway.node.forkstart import running_server
 from headway.node.janitor import Janitor
 from headway.node.mending import end_flow
 from headway.policy.guard import GuardTimes
@@ -102,7 +101,7 @@ def take_down(
         if worked := worker_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
             stopped.append("worker")
         requeued = _end_runs(site, say, then, worked=worked)
-        if _stop_fork_server(site):
+        if fork_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
             stopped.append("fork server")
         _end_flows(site, LiveFlows(settings.state_dir, site.clock))
         if gateway_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
@@ -280,16 +279,6 @@ def _logged_to(path: Path) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         handler.close()
-
-
-def _stop_fork_server(site: Site) -> bool:
-    """Stop what starts flow processes; whether it ran."""
-    pid = running_server(site.settings.state_dir)
-    if pid is None:
-        return False
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
-    return True
 
 
 def _end_flows(

@@ -9,7 +9,7 @@ from sqlalchemy import make_url
 
 from headway.prefect import auth
 from headway.prefect.auth import site_auth
-from headway.project import PROJECT
+from headway.project import PROJECT, VERSION_CHECK
 from headway.settings import Settings
 
 _SHARED = {
@@ -47,6 +47,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": settings.api_url.removesuffix("/api"),
         "PREFECT_UI_API_URL": "/api",
+        VERSION_CHECK: "False",
     }
     if settings.server_database is not None:
         prefect |= _for_prefect(settings.server_database)
@@ -103,8 +104,3 @@ def prefect_command(settings: Settings) -> str:
     """What a person types for `prefect`, so that it finds this site."""
     note = settings.state_dir / "profile"
     return note.read_text().strip() if note.exists() else "prefect"
-
-
-def beside_python(command: list[str]) -> list[str]:
-    """*command* with the executable beside this Python: `prefect` must be the tested one."""
-    return [str(Path(sys.executable).parent / command[0]), *command[1:]]

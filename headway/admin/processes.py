@@ -5,36 +5,58 @@ same and restart what dies.
 """
 
 import fcntl
+import logging
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 
-from headway.admin.environment import beside_python, site_environment
+from headway.admin.environment import site_environment
 from headway.clock import Clock
 from headway.credentials import noted_gateway
 from headway.errors import HeadwayError
 from headway.node.daemon import (
     Daemon,
+    fork_daemon,
     gateway_daemon,
     guard_daemon,
     scheduler_daemon,
     server_daemon,
     worker_daemon,
 )
+from headway.node.forkstart import PRELOAD, PRELOAD_ENV, start_server
 from headway.pinning import reached_by_itself, trust
 from headway.prefect.auth import have_auth
 from headway.prefect.client import PrefectServer
+from headway.project import VERSION_CHECK
 from headway.settings import Settings
 from headway.units import format_duration
 from headway.waits import waiting_for
 
+log = logging.getLogger(__name__)
+
 _SERVER_START_S = 120.0
 _WORKER_START_S = 60.0
+SCHEDULER = ("headway.leader.process",)
+"""The module that is a scheduler of this node's pool."""
+GATEWAY = ("headway.cli.main", "gateway")
+_ON_A_NODE = (
+    "headway.node.guard",
+    "headway.admin.supervisor",
+    "headway.worker.gpu_node",
+    "headway.leader.process",
+    "prefect.cli.worker",
+)
+_OF_A_SITE = (
+    "headway.cli.main",
+    "headway.cli.gateway",
+    "headway.gateway.app",
+    "prefect.cli.server",
+    "prefect.server.api.server",
+)
 _ANSWER_S = 10.0
 """For an answer; one that is busy takes seconds."""
 
@@ -86,15 +108,29 @@ def start_prefect(settings: Settings, clock: Clock, say: Callable[[str], None]) 
             )
         say(f"starting the Prefect server at {settings.api_url.removesuffix('/api')} …")
         if daemon.process() is None:
-            daemon.start(server_command(settings), site_environment(settings))
+            daemon.start_python(server_command(settings), site_environment(settings))
         await_ready(daemon, "the Prefect server", server.is_healthy, _SERVER_START_S, clock)
     return True
 
 
 def server_command(settings: Settings) -> list[str]:
-    """The command that is this site's Prefect server."""
-    command = ["prefect", "server", "start", "--host", settings.host]
-    return beside_python([*command, "--port", str(settings.port)])
+    """The module that is this site's Prefect server, and its arguments."""
+    return ["prefect", "server", "start", "--host", settings.host, "--port", str(settings.port)]
+
+
+def start_forks(settings: Settings) -> bool:
+    """Start the fork server of this node, which starts the others; whether it was started.
+
+    Raises:
+        HeadwayError: It did not start.
+    """
+    daemon = fork_daemon(settings)
+    with daemon.starting():
+        if daemon.runs(log.warning):
+            return False
+        modules = (*PRELOAD, *_ON_A_NODE, *(() if settings.is_guest else _OF_A_SITE))
+        start_server(settings.state_dir, modules, site_environment(settings) | PRELOAD_ENV)
+    return True
 
 
 def start_guard(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
@@ -106,7 +142,7 @@ def start_guard(settings: Settings, clock: Clock, say: Callable[[str], None]) ->
         say(f"starting the guard of node {settings.node} …")
         ready = settings.state_dir / "guard.ready"
         ready.unlink(missing_ok=True)
-        daemon.start([sys.executable, "-m", "headway.node.guard"], site_environment(settings))
+        daemon.start_python(["headway.node.guard"], site_environment(settings))
         await_ready(daemon, "the guard", ready.exists, _WORKER_START_S, clock)
     return True
 
@@ -120,7 +156,8 @@ def start_worker(settings: Settings, clock: Clock, say: Callable[[str], None]) -
         say(f"starting the worker of node {settings.node} in pool {settings.pool} …")
         ready = settings.state_dir / "worker.ready"
         ready.unlink(missing_ok=True)
-        daemon.start(worker_command(settings), site_environment(settings))
+        env = site_environment(settings) | {VERSION_CHECK: str(settings.is_guest)}
+        daemon.start_python(worker_command(settings), env)
         await_ready(daemon, "the worker", ready.exists, _WORKER_START_S, clock)
     return True
 
@@ -135,19 +172,14 @@ def start_scheduler(settings: Settings, say: Callable[[str], None]) -> bool:
         if daemon.runs(say):
             return False
         say(f"starting the scheduler of pool {settings.pool} …")
-        daemon.start(scheduler_command(), site_environment(settings))
+        daemon.start_python(SCHEDULER, site_environment(settings))
     return True
 
 
-def scheduler_command() -> list[str]:
-    """The command that is a scheduler of this node's pool."""
-    return [sys.executable, "-m", "headway.leader.process"]
-
-
 def worker_command(settings: Settings) -> list[str]:
-    """The command that is this node's worker."""
-    command = ["prefect", "worker", "start", "--type", "gpu-node", "--pool", settings.pool]
-    return beside_python([*command, "--name", settings.node])
+    """The module that is this node's worker, and its arguments."""
+    command = ["prefect", "worker", "start", "--type", "gpu-node"]
+    return [*command, "--pool", settings.pool, "--name", settings.node]
 
 
 def start_gateway(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
@@ -169,7 +201,7 @@ def start_gateway(settings: Settings, clock: Clock, say: Callable[[str], None]) 
             raise StartFailed("the gateway", daemon.log, cause)
         say(f"starting the gateway on {settings.gateway_host}:{settings.gateway_port} …")
         settings.gateway_note.unlink(missing_ok=True)  # that of a gateway before this one
-        daemon.start(beside_python(["headway", "gateway"]), site_environment(settings))
+        daemon.start_python(GATEWAY, site_environment(settings))
         await_ready(
             daemon, "the gateway", lambda: gateway_answers(settings), _WORKER_START_S, clock
         )

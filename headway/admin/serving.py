@@ -8,11 +8,13 @@ import fcntl
 import importlib.util
 import os
 import subprocess
+import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 from headway.admin.connections import check_connections
-from headway.admin.environment import beside_python, site_environment
-from headway.admin.processes import scheduler_command, server_command
+from headway.admin.environment import site_environment
+from headway.admin.processes import SCHEDULER, server_command
 from headway.admin.standby import LOOK_AGAIN_S, Standby
 from headway.clock import Clock
 from headway.errors import InvalidInput
@@ -55,7 +57,7 @@ def serve_part(settings: Settings, *, services: bool) -> NoReturn:
     _prepare(settings)
     command = ["prefect", "server", "services", "start"]
     become(
-        beside_python(command) if services else [*server_command(settings), "--no-services"],
+        command if services else [*server_command(settings), "--no-services"],
         settings,
         {_MIGRATE: "false"},
     )
@@ -66,12 +68,18 @@ def serve_scheduler(settings: Settings, clock: Clock) -> NoReturn:
     standby = Standby(settings, clock)
     while not standby.is_due():
         clock.sleep(LOOK_AGAIN_S)
-    become(scheduler_command(), settings)
+    become(SCHEDULER, settings)
 
 
-def become(command: list[str], settings: Settings, more: dict[str, str] | None = None) -> NoReturn:
-    """Let *command* take the place of this process, in the site's environment and *more*."""
+def become(
+    command: Sequence[str], settings: Settings, more: dict[str, str] | None = None
+) -> NoReturn:
+    """Let a Python module take the place of this process: *command* is its name and arguments.
+
+    Its environment is the site's, and *more*.
+    """
     os.chdir(PROJECT)
+    command = [sys.executable, "-m", *command]
     env = site_environment(settings) | (more or {})
     os.execve(command[0], command, env)  # noqa: S606 - no shell, our own path
 
@@ -90,5 +98,5 @@ def _prepare(settings: Settings) -> None:
     with (settings.state_dir / "server.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         have_auth(settings)
-        upgrade = beside_python(["prefect", "server", "database", "upgrade", "-y"])
+        upgrade = [sys.executable, "-m", "prefect", "server", "database", "upgrade", "-y"]
         subprocess.run(upgrade, env=site_environment(settings), check=True)

@@ -10,7 +10,6 @@ A scheduler is started where nobody leads the node's pool.
 import json
 import logging
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from headway.admin.processes import (
     StartFailed,
     gateway_hangs,
     server_hangs,
+    start_forks,
     start_gateway,
     start_guard,
     start_prefect,
@@ -37,6 +37,7 @@ from headway.node.daemon import (
     SILENT_S,
     Daemon,
     database_daemon,
+    fork_daemon,
     gateway_daemon,
     guard_daemon,
     scheduler_daemon,
@@ -64,9 +65,9 @@ def start_supervisor(settings: Settings) -> bool:
     with daemon.starting():
         if daemon.runs(log.warning):
             return False
-        command = [sys.executable, "-m", __name__]
+        command = ["headway.admin.supervisor"]
         replace_file(supervisor_note(settings), json.dumps(command))
-        daemon.start(command, site_environment(settings))
+        daemon.start_python(command, site_environment(settings))
     return True
 
 
@@ -97,6 +98,7 @@ def kept(settings: Settings, clock: Clock) -> Iterator[Kept]:
     def say(line: str) -> None:
         log.info("%s", line)
 
+    yield Kept(fork_daemon(settings), lambda: start_forks(settings))
     yield Kept(guard_daemon(settings), lambda: start_guard(settings, clock, say))
     yield Kept(worker_daemon(settings), lambda: start_worker(settings, clock, say))
     yield Kept(

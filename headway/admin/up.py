@@ -13,6 +13,7 @@ from headway.admin.environment import prefect_command
 from headway.admin.processes import (
     StartFailed,
     only_one,
+    start_forks,
     start_gateway,
     start_guard,
     start_prefect,
@@ -53,6 +54,7 @@ def _bring_up(site: Site, say: Say) -> dict[str, Any]:
     with only_one(settings):
         if not supervisor_note(settings).exists():  # one that stayed may be of an earlier version
             guard_daemon(settings).stop(signal.SIGTERM, 10.0)
+        start_forks(settings)  # it imports while the database starts
         database = have_database(settings, site.clock, say)
         site.make_ledger()
         if worker_daemon(settings).process() is None:

@@ -128,3 +128,7 @@ def main() -> None:
         sys.stdout.reconfigure(errors="replace")
     Watch(SystemClock(), lambda line: click.echo(plain(line), err=True)).start()
     headway(prog_name="headway")
+
+
+if __name__ == "__main__":
+    main()

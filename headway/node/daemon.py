@@ -7,8 +7,9 @@ import os
 import pwd
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import psutil
 from headway.clock import SystemClock
 from headway.durable import replace_file
 from headway.errors import HeadwayError
+from headway.node.forkstart import NotForked, Program, fork
 from headway.project import PROJECT
 from headway.settings import Settings
 from headway.units import format_duration
@@ -112,7 +114,7 @@ class Daemon:
         user: str | None = None,
         cwd: Path = PROJECT,
     ) -> psutil.Process:
-        """Start *command* in its own session, so that it outlives this terminal.
+        """Start the executable *command* in its own session, so that it outlives this terminal.
 
         Args:
             command: The program with its arguments.
@@ -140,6 +142,23 @@ class Daemon:
         threading.Thread(target=child.wait, daemon=True).start()
         return process
 
+    def start_python(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        """Start a Python module as `start` does: *command* is its name, then its arguments.
+
+        The node's fork server forks it; where there is none it begins by itself, and shares
+        nothing that it imports with others.
+        """
+        program = Program(self.name, command, env, str(self.log))
+        try:
+            forked = fork(self.state_dir, program)
+        except NotForked as error:
+            log.warning("the %s starts by itself: %s", self.name, error)
+            self.start([sys.executable, "-m", *command], env)
+            return
+        os.close(forked.pidfd)
+        with suppress(psutil.NoSuchProcess):  # it has ended at once
+            self._note(psutil.Process(forked.pid))
+
     def claim(self) -> None:
         """Be this daemon in the process that calls, whoever started it.
 
@@ -149,6 +168,10 @@ class Daemon:
         other = self.process()
         if other is not None and other.pid != os.getpid():
             raise AlreadyRuns(self.name, other.pid)
+        self.note()
+
+    def note(self) -> None:
+        """Be this daemon, whoever was before."""
         self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._note(psutil.Process())
 
@@ -179,6 +202,11 @@ class Daemon:
         while (alive := self.process() is not None) and clock.monotonic_s() < end_s:
             clock.sleep(0.05)
         return not alive
+
+
+def fork_daemon(settings: Settings) -> Daemon:
+    """The fork server of this node, which starts the others."""
+    return Daemon("fork", settings.state_dir)
 
 
 def server_daemon(settings: Settings) -> Daemon:
@@ -219,7 +247,7 @@ def revive_supervisor(settings: Settings) -> bool:
     with daemon.starting(), suppress(FileNotFoundError):  # `headway down` was faster
         command = json.loads(note.read_bytes())
         if not daemon.runs(log.warning):
-            daemon.start(command, os.environ)
+            daemon.start_python(command, os.environ)
             return True
     return False
 

@@ -1,12 +1,12 @@
-"""Starts flow processes in milliseconds: forks them from a process that has Prefect imported.
+"""Starts the processes of a node in milliseconds: forks them from one that has imported it all.
 
-One server a node, single-threaded, in its own session, so that it survives the
-worker that started it. Flow processes (`forkstart.fork_flow` asks for them) survive
-the server. It needs no stopping rite: kill it at any time; the next
-`start_server` starts another, and meanwhile no run starts.
+Flow processes and the site's own daemons (`forkstart.fork` asks for them) share the memory of
+what was imported. One server a node, single-threaded, in its own session; what it has forked
+survives it. Kill it at any time; the next `start_server` starts another, and meanwhile no run
+starts.
 
-When the code it has imported changes, it hands over to a successor, so a flow
-never runs code older than its files at the moment of its start.
+When the code it has imported changes, it hands over to a successor, so that nothing
+runs code older than its files at the moment of its start.
 """
 
 import atexit
@@ -25,8 +25,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from headway.clock import SystemClock
+from headway.node.daemon import Daemon
 from headway.node.flowlock import prune_locks
-from headway.node.flowprocess import ExitNote, run_flow_process
+from headway.node.forkedprocess import ExitNote, prefect_environments, run_forked
 from headway.node.forkstart import AGAIN, socket_address, spawn
 from headway.node.imported import ImportedModules
 
@@ -44,10 +45,11 @@ class _Server:
         self.preload = preload
         self.lock = lock
         self.refusal = b""
-        self.flows: dict[int, int] = {}
+        self.children: dict[int, int] = {}
         """Pids of its children by their pidfds."""
         # poll, not epoll: a forked child that closes its copies must not change ours.
         self.selector = selectors.PollSelector()
+        self.daemon = Daemon("fork", state_dir)
         self.listener = self._listen()
         self.inode = self._socket_inode()
 
@@ -66,12 +68,14 @@ class _Server:
         return listener
 
     def import_modules(self) -> None:
-        """Import what flows need, and remember which files that was."""
+        """Import what children need, and remember which files that was."""
         for name in self.preload:
             try:
                 importlib.import_module(name)
-            except Exception:  # noqa: BLE001 - whatever a module raises, the flow will show it
-                _log.exception("%s cannot be imported; flow processes import it themselves", name)
+            except Exception:  # noqa: BLE001 - whatever a module raises, the child will show it
+                _log.exception("%s cannot be imported; who needs it imports it anew", name)
+        if orm := sys.modules.get("sqlalchemy.orm"):
+            orm.configure_mappers()  # else each child does, and shares none of it
         threads = len(list(Path("/proc/self/task").iterdir()))
         if threads != 1:
             names = ", ".join(thread.name for thread in threading.enumerate())
@@ -111,6 +115,7 @@ class _Server:
     def _look_around(self) -> None:
         if self.lock < 0:
             return  # a successor has taken over
+        self.daemon.beat()
         if self._socket_inode() != self.inode:
             _log.warning("another server took the socket, or it was removed; this one ends")
             self._retire()
@@ -149,7 +154,7 @@ class _Server:
         os.close(request)
         if pid > 0:
             pidfd = os.pidfd_open(pid)
-            self.flows[pidfd] = pid
+            self.children[pidfd] = pid
             self.selector.register(pidfd, selectors.EVENT_READ)
             with suppress(OSError):
                 socket.send_fds(connection, [b"%d" % pid], [pidfd])
@@ -166,7 +171,7 @@ class _Server:
         os.close(self.lock)
 
     def _reap(self, pidfd: int) -> None:
-        os.waitpid(self.flows.pop(pidfd), 0)
+        os.waitpid(self.children.pop(pidfd), 0)
         self.selector.unregister(pidfd)
         os.close(pidfd)
 
@@ -176,14 +181,14 @@ class _Server:
 
     def _hand_over(self) -> None:
         self._retire()
-        _log.info("the code changed: a successor takes over, %d flows go on", len(self.flows))
+        _log.info("the code changed: a successor takes over, %d children go on", len(self.children))
         try:
             spawn(self.state_dir, self.preload, os.environ)
         except (OSError, subprocess.SubprocessError):
             _log.exception("the successor did not start")
 
     def _retire(self) -> None:
-        """Serve no more; the flows go on."""
+        """Serve no more; what was forked goes on."""
         self._close(self.listener)
         os.close(self.lock)
         self.lock = -1
@@ -213,18 +218,20 @@ def _main(state_dir: Path, preload: Sequence[str]) -> None:
     _log.setLevel(logging.INFO)
     _log.propagate = False  # Prefect sets up the root logger when it is imported
 
-    lock = os.open(state_dir / "fork.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(state_dir / "forkserver.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return  # another server won
     server = _Server(state_dir, preload, lock)
     _detach(server.listener)
+    server.daemon.note()
     prune_locks(state_dir, SystemClock().now().timestamp())
     server.import_modules()
+    read = prefect_environments()
     _log.info("serving %s", state_dir)
     if (request := server.run()) is not None:
-        run_flow_process(state_dir, request, note)
+        run_forked(state_dir, request, note, read)
 
 
 def _detach(listener: socket.socket) -> None:

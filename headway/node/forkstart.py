@@ -1,5 +1,6 @@
-"""Starting the node's fork server, and having it fork a flow process."""
+"""Starting the node's fork server, and having it fork a process."""
 
+import json
 import os
 import socket
 import struct
@@ -7,33 +8,78 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from headway.errors import HeadwayError
+
+ENGINE = ("flows.engine",)
+"""The module that a flow process runs."""
+
+PRELOAD = (
+    *ENGINE,
+    "prefect.task_engine",
+    "fastapi.encoders",  # Prefect encodes a flow's parameters with it
+    "flows.train",
+    "headway.runtime.docker.containers",
+    "headway.views.charts",
+    # What these would import themselves only when they are first used:
+    "psycopg",
+    "anyio._backends._asyncio",
+    "prefect.utilities.visualization",
+)
+"""What the fork server imports once, so that no run waits or pays for it."""
+
+PRELOAD_ENV = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+"""With it numpy starts no threads: a process that has some must not fork. And a process of many
+threads that wait keeps no memory for each of them."""
 
 _PEER = (socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
 AGAIN = b"again"
 """The server's answer when its code changed: its successor is listening already."""
-_ANSWER_S = 20.0
-"""A server that is still importing answers within a few seconds."""
+_ANSWER_S = 60.0
+"""A server that is still importing answers within seconds, on a busy machine within many."""
 
 
 class NotForked(HeadwayError):
-    """There is no flow process; *why*, as the fork server or the system says it."""
+    """There is no such process; *why*, as the fork server or the system says it."""
 
     def __init__(self, state_dir: Path, why: str) -> None:
         self.why = why
         log = state_dir / "fork.log"
-        super().__init__(f"the fork server has started no flow process ({why}); see {log}")
+        super().__init__(f"the fork server has started no process ({why}); see {log}")
 
 
 class Forked(NamedTuple):
-    """A flow process."""
+    """A process that the fork server has started."""
 
     pid: int
     pidfd: int
     """Readable once it has ended; whoever has it closes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A Python module to run in a forked process, as `python -m` does."""
+
+    name: str
+    """What `ps` calls it, behind "headway-"."""
+    command: Sequence[str]
+    """The module, then its arguments."""
+    env: Mapping[str, str]
+    """All of its environment."""
+    log: str | None = None
+    """Path of the file that its output is added to; without one nobody reads it."""
+
+    def encoded(self) -> bytes:
+        """As the fork server is given it."""
+        return json.dumps(asdict(self), default=dict).encode()  # os.environ is no dict
+
+    @classmethod
+    def decoded(cls, text: bytes) -> Self:
+        """What was `encoded`."""
+        return cls(**json.loads(text))
 
 
 def socket_address(directory_fd: int) -> str:
@@ -41,15 +87,15 @@ def socket_address(directory_fd: int) -> str:
     return f"/proc/self/fd/{directory_fd}/fork.sock"
 
 
-def fork_flow(state_dir: Path, env: Mapping[str, str]) -> Forked:
-    """Have the node's fork server fork a flow process with the environment *env*.
+def fork(state_dir: Path, program: Program) -> Forked:
+    """Have the node's fork server fork a process of its own session that runs *program*.
 
     Raises:
         NotForked: It does not run, or refuses.
     """
     answer = b""
     for _ in range(2):  # again: a server may have been replaced
-        answer, fds = _asked(state_dir, env)
+        answer, fds = _asked(state_dir, program)
         if fds:
             return Forked(int(answer), fds[0])
         if answer != AGAIN:
@@ -57,12 +103,12 @@ def fork_flow(state_dir: Path, env: Mapping[str, str]) -> Forked:
     raise NotForked(state_dir, answer.decode() or "it ended before it answered")
 
 
-def _asked(state_dir: Path, env: Mapping[str, str]) -> tuple[bytes, list[int]]:
+def _asked(state_dir: Path, program: Program) -> tuple[bytes, list[int]]:
     request = os.memfd_create("headway-request")
     directory = -1
     try:
         with open(request, "wb", closefd=False) as file:
-            file.write(b"\0".join(os.fsencode(f"{name}={text}") for name, text in env.items()))
+            file.write(program.encoded())
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.settimeout(_ANSWER_S)
             directory = os.open(state_dir, os.O_PATH | os.O_DIRECTORY)
@@ -89,8 +135,8 @@ def start_server(state_dir: Path, preload: Sequence[str], env: Mapping[str, str]
     Args:
         state_dir: Where its socket, log and locks lie.
         preload: Modules to import, such as ``flows.train``. One that cannot be
-            imported is left to the flow process, which then shows the error.
-        env: The server's environment. A flow process gets its own, but
+            imported is left to the forked process, which then shows the error.
+        env: The server's environment. A forked process gets its own, but
             what the preloaded modules read at import comes from here.
 
     Returns:

@@ -14,32 +14,13 @@ from prefect.logging import get_logger
 from prefect.settings import get_current_settings
 
 from headway.errors import HeadwayError, shown
-from headway.node.forkstart import start_server
-from headway.project import FLOWS
-
-PRELOAD = (
-    "flows.engine",
-    "prefect.task_engine",
-    "fastapi.encoders",  # Prefect encodes a flow's parameters with it
-    "flows.train",
-    "headway.runtime.docker.containers",
-    "headway.views.charts",
-    # What these would import themselves only when they are first used:
-    "psycopg",
-    "anyio._backends._asyncio",
-    "prefect.utilities.visualization",
-)
-"""What the fork server imports once, so that no run waits or pays for it."""
-
-PRELOAD_ENV = {"OPENBLAS_NUM_THREADS": "1"}
-"""With it numpy starts no threads: a process that has some must not fork."""
+from headway.node.forkstart import PRELOAD, PRELOAD_ENV, start_server
+from headway.project import FLOWS, VERSION_CHECK
 
 RUN_ID = "PREFECT__FLOW_RUN_ID"
 """Which run Prefect's engine is to execute."""
 ENTRYPOINT = "PREFECT__FLOW_ENTRYPOINT"
 """With it Prefect's engine imports that flow, and asks no deployment."""
-_VERSION_CHECK = "PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED"
-"""This worker has asked already whether its Prefect fits the server's."""
 _HOOKS = "PREFECT__ENABLE_CANCELLATION_AND_CRASHED_HOOKS"
 """Prefect's engine leaves the state of a run that was told to end to whoever started it."""
 
@@ -67,7 +48,7 @@ def flow_environment(run_id: str, flow: str) -> dict[str, str]:
 
 def _environment() -> dict[str, str]:
     """What all flow processes and the fork server have in common: none has to read it again."""
-    return {**os.environ, **_prefect_settings(), _VERSION_CHECK: "false"}
+    return {**os.environ, **_prefect_settings(), VERSION_CHECK: "False"}
 
 
 @cache

@@ -33,7 +33,7 @@ from headway.node.daemon import revive_supervisor, worker_daemon
 from headway.node.environment_pruning import tidy_environments
 from headway.node.file_server import serve_files
 from headway.node.flowlock import FENCED, status_of
-from headway.node.forkstart import fork_flow
+from headway.node.forkstart import ENGINE, Program, fork
 from headway.node.grants import NodeGrants
 from headway.node.janitor import Janitor
 from headway.node.prune import complete_removals, tidy
@@ -199,7 +199,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         try:
             env = flow_environment(run_id, flow)
             await in_thread(self._note_start, run_id)
-            begun = await in_thread(fork_flow, self._site.settings.state_dir, env)
+            flow_process = Program("flow", ENGINE, env)
+            begun = await in_thread(fork, self._site.settings.state_dir, flow_process)
             await anyio.wait_readable(begun.pidfd)
             os.close(begun.pidfd)
             status = await in_thread(status_of, self._site.settings.state_dir, run_id, begun.pid)

@@ -14,8 +14,9 @@ from uuid import uuid4
 import psutil
 import pytest
 
+from headway.node.daemon import Daemon
 from headway.node.flowlock import FENCED, live_flow, lock_flow, status_of
-from headway.node.forkstart import NotForked, fork_flow, running_server, start_server
+from headway.node.forkstart import NotForked, Program, fork, running_server, start_server
 from headway.project import PROJECT
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +55,7 @@ class Bench:
     def start(self, do: str, run_id: str | None = None) -> "Run":
         run_id = run_id or str(uuid4())
         env = {**self.env, "DO": do, "PREFECT__FLOW_RUN_ID": run_id}
-        return Run(self, run_id, *fork_flow(self.state_dir, env))
+        return Run(self, run_id, *fork(self.state_dir, Program("flow", ["flows.engine"], env)))
 
     def close(self) -> None:
         for path in (self.state_dir / "flows").glob("*.lock"):
@@ -91,7 +92,10 @@ def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
 
 
 def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 @pytest.fixture
@@ -221,6 +225,40 @@ def test_a_module_that_cannot_be_imported_is_left_to_the_flow(bench: Bench) -> N
     assert bench.start(do).end() == (0, "broken\n")
 
 
+DAEMON = """
+import os, sys, time
+if __name__ == "__main__":
+    print(*sys.argv[1:], os.environ["HERE"], flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("forked", [True, False])
+def test_a_daemon_is_forked_where_there_is_a_server_and_else_begins_by_itself(
+    bench: Bench, forked: bool
+) -> None:
+    (bench.here / "code" / "watchman.py").write_text(DAEMON)
+    server = bench.start_server("watchman") if forked else None
+    daemon = Daemon("watch", bench.state_dir)
+    daemon.start_python(["watchman", "--by", "night"], bench.env)
+    process = daemon.process()
+    assert process is not None
+    until(lambda: daemon.log.exists() and daemon.log.read_text() == f"--by night {bench.here}\n")
+    assert (process.ppid() == server) == forked
+    if server is not None:
+        assert process.name() == "headway-watch"
+        os.kill(server, signal.SIGKILL)
+        until(lambda: gone(server))
+    assert process.cmdline()[-3:] == ["watchman", "--by", "night"]
+    assert daemon.stop(signal.SIGTERM, 10.0)
+
+
+def test_a_stopped_server_is_known_as_such(bench: Bench) -> None:
+    server = bench.start_server()
+    os.kill(server, signal.SIGSTOP)
+    until(lambda: "SIGSTOP" in Daemon("fork", bench.state_dir).frozen())
+
+
 def test_a_server_with_threads_does_not_fork(bench: Bench) -> None:
     (bench.here / "code" / "busy.py").write_text(
         "import threading, time\n"
@@ -255,7 +293,7 @@ def test_a_lock_is_held_while_its_process_lives_and_no_longer(tmp_path: Path) ->
 
 def test_what_the_worker_preloads_has_the_engines_client_and_leaves_no_thread() -> None:
     """Else each run imports for itself, which takes it longer to start."""
-    from headway.worker.flow_process import PRELOAD, PRELOAD_ENV
+    from headway.node.forkstart import PRELOAD, PRELOAD_ENV
 
     program = f"import os, sys\nfor name in {PRELOAD!r}: __import__(name)\n"
     program += "print(len(os.listdir('/proc/self/task')), 'docker' in sys.modules)"

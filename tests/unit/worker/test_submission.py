@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from headway.errors import LedgerUnreachable
-from headway.node.forkstart import Forked
+from headway.node.forkstart import Forked, Program
 from headway.node.grants import ToStart
 from headway.testing.clock import FakeClock
 from headway.worker import gpu_node
@@ -49,14 +49,14 @@ class Node:
         worker._pool = SimpleNamespace(
             is_reachable=self._reachable, scheduled=self._scheduled, flow_names=self._flow_names
         )
-        monkeypatch.setattr(gpu_node, "fork_flow", self._fork)
+        monkeypatch.setattr(gpu_node, "fork", self._fork)
         monkeypatch.setattr(gpu_node, "status_of", lambda *_: self.status)
         self.worker = worker
 
-    def _fork(self, _: Any, env: dict[str, str]) -> Forked:
+    def _fork(self, _: Any, program: Program) -> Forked:
         self._raise("fork")
-        run_id = env["PREFECT__FLOW_RUN_ID"]
-        self.begun[run_id] = env["PREFECT__FLOW_ENTRYPOINT"]
+        run_id = program.env["PREFECT__FLOW_RUN_ID"]
+        self.begun[run_id] = program.env["PREFECT__FLOW_ENTRYPOINT"]
         return Forked(1, os.eventfd(1))  # readable: it ends at once
 
     def _give_back(self, run_id: str) -> bool:

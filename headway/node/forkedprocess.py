@@ -1,5 +1,6 @@
-"""A child of the fork server: becomes the flow process that was asked for, and runs the engine."""
+"""A child of the fork server: becomes the process that was asked for, and runs its module."""
 
+import ctypes
 import importlib
 import logging
 import os
@@ -7,15 +8,14 @@ import runpy
 import signal
 import sys
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from headway.node.flowlock import FENCED, lock_flow
+from headway.node.forkstart import Program
 from headway.project import PROJECT
-
-ENGINE = "flows.engine"
-"""What a flow process runs as `__main__`."""
 
 
 class ExitNote:
@@ -29,7 +29,7 @@ class ExitNote:
     def __init__(self) -> None:
         self.lock = -1
         self.status: int | None = None
-        """None until the engine has ended; it stays so where the process broke."""
+        """None until the program has ended; it stays so where the process broke."""
 
     def write(self) -> None:
         """Write the status, and end; nothing to do in the server itself.
@@ -48,40 +48,64 @@ class ExitNote:
             os._exit(self.status & 0xFF)
 
 
-def run_flow_process(state_dir: Path, request: int, note: ExitNote) -> None:
-    """Become the process that *request* describes and run the engine to its end.
+def run_forked(
+    state_dir: Path, request: int, note: ExitNote, read: Container[Mapping[str, str]]
+) -> None:
+    """Become the process that *request* describes and run its program to the end.
 
     Args:
-        state_dir: Where the lock of the run lies.
-        request: Descriptor of the memory file that `fork_flow` wrote: its environment.
-        note: Is told the status; it is written when the interpreter ends.
+        state_dir: Where the lock of a run lies.
+        request: Descriptor of the memory file that `fork` wrote, a `Program`.
+        note: Is told the status of a flow process; it is written when the interpreter ends.
+        read: What Prefect has read of the environment, `prefect_environments`.
 
     Raises:
-        SystemExit: As the engine ends; `FENCED` when the run lives already.
+        SystemExit: As the program ends; `FENCED` when the run lives already.
     """
     os.setsid()
     with open(request, "rb") as file:
         file.seek(0)
-        environment = file.read().split(b"\0")
-    nowhere = os.open(os.devnull, os.O_RDWR)  # it logs through Prefect
-    for stream in range(3):
-        os.dup2(nowhere, stream)
-    os.close(nowhere)
+        program = Program.decoded(file.read())
+    _redirect(program.log)
     _reset_signals()
-    inherited = _prefect_environment()
-    _replace_environment(environment)
+    _replace_environment(program.env)
     os.chdir(PROJECT)
-    sys.argv[:] = [""]
-    Path("/proc/self/comm").write_text("headway-flow")
+    module, *sys.argv[1:] = program.command
+    sys.argv[0] = ""
+    _call_itself(program)
     _lock(state_dir, note)
-    if _prefect_environment() != inherited:
+    if _prefect_environment() not in read:
         _refresh_prefect()  # a tenth of a second
+    if program.log is not None:
+        logging.getLogger().handlers.clear()  # Prefect's: a daemon says where its own words go
+    # It is imported already, and nothing that it has made is shared with what runs now.
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module="runpy")
     try:
-        runpy.run_module(ENGINE, run_name="__main__", alter_sys=True)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         note.status = end.code if isinstance(end.code, int) else int(end.code is not None)
         raise
     note.status = 0
+
+
+def _redirect(log: str | None) -> None:
+    """Read nothing, and write to *log*; a flow process logs through Prefect."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    output = nowhere if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for stream, opened in enumerate((nowhere, output, output)):
+        os.dup2(opened, stream)
+    os.close(nowhere)
+    if output != nowhere:
+        os.close(output)
+
+
+def _call_itself(program: Program) -> None:
+    """Have `ps` and `top` show this program in the place of the fork server."""
+    Path("/proc/self/comm").write_text(f"headway-{program.name}")
+    start, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:47])
+    title = " ".join((sys.executable, "-m", *program.command)).encode()[: end - start - 2]
+    # Without a NUL as its last byte the kernel shows what is before the first one.
+    ctypes.memmove(start, title.ljust(end - start - 1, b"\0") + b".", end - start)
 
 
 def _reset_signals() -> None:
@@ -95,12 +119,10 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def _replace_environment(environment: Sequence[bytes]) -> None:
+def _replace_environment(environment: Mapping[str, str]) -> None:
     base = [entry for entry in sys.path if entry not in _pythonpath()]
-    os.environb.clear()
-    for entry in environment:
-        name, _, value = entry.partition(b"=")
-        os.environb[name] = value
+    os.environ.clear()
+    os.environ.update(environment)
     sys.path[:] = [*_pythonpath(), *base]
     time.tzset()
 
@@ -112,11 +134,23 @@ def _pythonpath() -> list[str]:
 def _lock(state_dir: Path, note: ExitNote) -> None:
     run_id = os.environ.get("PREFECT__FLOW_RUN_ID")
     if not run_id:
-        return  # the engine says what is wrong with that
+        return  # a daemon
     lock = lock_flow(str(state_dir), run_id)
     if lock is None:
         sys.exit(FENCED)
     note.lock = lock
+
+
+def prefect_environments() -> list[dict[str, str]]:
+    """What Prefect has read from this process's environment: as it was given, and as it tells it.
+
+    A worker gives its flow processes what is set in its profile, too, in Prefect's own spelling.
+    """
+    given = _prefect_environment()
+    if "prefect.settings" not in sys.modules:
+        return [given]
+    settings = importlib.import_module("prefect.settings").get_current_settings()
+    return [given, given | settings.to_environment_variables(exclude_unset=True)]
 
 
 def _prefect_environment() -> dict[str, str]:
