@@ -4,17 +4,22 @@ The program and its pages are strangers to the gateway. They get nothing by whic
 knows the user, and change nothing that the browser keeps of the gateway, whose host they share.
 """
 
+import re
 from collections.abc import Collection, Iterable
 
 Headers = list[tuple[bytes, bytes]]
 
 OWN_PREFIX = "headway"
 """How the names of the gateway's own cookies begin."""
+_OURS_IN = re.compile(rf'[\s,"]{OWN_PREFIX}[^=\s]*\s*=', re.IGNORECASE)
+"""One of them behind another cookie: Python takes a comma or a space for its end, too."""
 _OF_ONE_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
     b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
 })  # fmt: skip
 _NOT_THE_PROGRAMS = _OF_ONE_HOP | {b"authorization", b"cookie", b"expect", b"forwarded"}
+_OF_EVERY_REQUEST = frozenset({b"host", b"content-length"})
+"""Whatever a header Connection says of them: a body without its length is another request."""
 _OF_THE_HANDSHAKE = b"sec-websocket-"
 _NOT_THE_BROWSERS = _OF_ONE_HOP | {
     b"alt-svc", b"clear-site-data", b"nel", b"origin-agent-cluster", b"public-key-pins",
@@ -34,14 +39,15 @@ def for_program(headers: Iterable[tuple[bytes, bytes]], secret: str, scheme: str
         scheme: By which the browser asks the gateway.
     """
     known = list(headers)
-    dropped = _NOT_THE_PROGRAMS | _named_in_connection(known)
+    dropped = _NOT_THE_PROGRAMS | (_named_in_connection(known) - _OF_EVERY_REQUEST)
     kept = [
         (name, value)
         for name, value in known
         if name not in dropped and not name.startswith((b"x-forwarded-", _OF_THE_HANDSHAKE))
     ]
     cookies = b"; ".join(value for name, value in known if name == b"cookie").decode("latin-1")
-    own = "; ".join(each for each in map(str.strip, cookies.split(";")) if each and not _ours(each))
+    pairs = map(str.strip, cookies.split(";"))
+    own = "; ".join(each for each in pairs if each and not (_ours(each) or _OURS_IN.search(each)))
     if own:
         kept.append((b"cookie", own.encode("latin-1")))
     host = next((value for name, value in known if name == b"host"), b"")

@@ -168,7 +168,12 @@ class BoundedHttp(HttpToolsProtocol):
             raise _Excess
         if not self.url.startswith(b"/"):  # of a proxy, which this is not
             raise _Excess
-        if encodings not in ([], [b"chunked"]) or named.count(b"content-length") > 1:
+        lengths = named.count(b"content-length")
+        if encodings not in ([], [b"chunked"]) or lengths > 1:
+            raise _Excess
+        # The parser takes what comes behind for another protocol, or for the next request: a body
+        # would be one. A WebSocket that begins in another way is never answered, nor left.
+        if b"upgrade" in named and (lengths or encodings or self.parser.get_method() != b"GET"):
             raise _Excess
         if len(self.pipeline) >= _MOST_WAITING:
             raise _Excess

@@ -107,6 +107,31 @@ def test_no_second_request_is_smuggled_in_a_body(
     assert answer.count("HTTP/1.1 ") == 1
 
 
+@pytest.mark.parametrize("protocol", ["websocket", "h2c", "x"])
+@pytest.mark.parametrize("start", ["POST /v1/runs", "GET /v1/health", "DELETE /v1/health"])
+@pytest.mark.parametrize("length", ["Content-Length: {}\r\n", "Transfer-Encoding: chunked\r\n", ""])
+def test_no_second_request_is_smuggled_behind_an_upgrade(
+    url: str, shown: dict[str, str], protocol: str, start: str, length: str
+) -> None:
+    """A parser that takes what follows for another protocol does not take it for the body."""
+    if start.startswith("GET") and not length:
+        return  # nothing is hidden in what has no body
+    host = f"Host: {urlsplit(url).netloc}\r\n"
+    smuggled = f"GET /v1/health HTTP/1.1\r\n{host}{CLOSE}\r\n"
+    head = f"{start} HTTP/1.1\r\n{host}Authorization: {shown['Authorization']}\r\n"
+    head += f"Upgrade: {protocol}\r\nConnection: Upgrade\r\n{length.format(len(smuggled))}"
+    address = urlsplit(url)
+    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+        connection.sendall(f"{head}\r\n".encode())
+        answer = connection.recv(1 << 16)
+        with suppress(ConnectionError):
+            connection.sendall(smuggled.encode())
+            while more := connection.recv(1 << 16):
+                answer += more
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
 def test_endless_headers_are_given_up(url: str) -> None:
     head = f"GET /v1/health HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\nX: {'a' * 10**6}"
     with suppress(ConnectionResetError, BrokenPipeError):  # it was closed while more came

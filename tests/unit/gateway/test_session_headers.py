@@ -29,6 +29,18 @@ def test_no_cookie_of_the_gateway_reaches_it(name: bytes) -> None:
     assert b"cookie" not in sent((b"cookie", name + b"=hwt_mine"))
 
 
+@pytest.mark.parametrize("between", [b", ", b" ", b"\t", b",", b'" '])
+def test_no_cookie_of_the_gateway_reaches_it_behind_another(between: bytes) -> None:
+    written = b"a=1" + between + b"Headway_token=hwt_mine"
+    assert b"cookie" not in sent((b"cookie", written))
+    assert sent((b"cookie", b"a=headway, rest=1"))[b"cookie"] == b"a=headway, rest=1"
+
+
+def test_a_body_keeps_its_length_whatever_is_said_of_the_way() -> None:
+    got = sent((b"host", b"a"), (b"content-length", b"9"), (b"connection", b"content-length, host"))
+    assert (got[b"host"], got[b"content-length"]) == (b"a", b"9")
+
+
 def test_what_others_say_of_the_way_is_not_passed_on() -> None:
     got = sent(
         (b"x-forwarded-for", b"1.2.3.4"), (b"x-forwarded-proto", b"gopher"), (b"te", b"trailers"),
