@@ -27,6 +27,8 @@ class Treatment(enum.Enum):
     """Passed on, but for the team's runs alone."""
     DEPLOYMENTS = enum.auto()
     """As one about the site, but for the deployment that the caller may start."""
+    DEPLOYMENT = enum.auto()
+    """Passed on; of any but the one that the caller may start, that there is one."""
     FLOW_IDS = enum.auto()
     """The same for a list of flows in its body: for the flow of that deployment."""
     RUN = enum.auto()
@@ -77,9 +79,9 @@ def _rows(method: str, treatment: Treatment, *patterns: str, answer: Any = None)
 CALLS = (
     *_rows(
         "GET", Treatment.SITE, "health", "version", "flows/{id}", "flows/name/{name}",
-        "deployments/{id}", "deployments/name/{name}/{name}", "work_pools/{name}",
-        "work_pools/{name}/queues/{name}",
+        "work_pools/{name}", "work_pools/{name}/queues/{name}",
     ),
+    *_rows("GET", Treatment.DEPLOYMENT, "deployments/{id}", "deployments/name/{name}/{name}"),
     *_rows(
         "POST", Treatment.SITE, "flows/filter", "flows/paginate", "flows/count",
         "work_pools/filter", "work_pools/count",
@@ -184,6 +186,17 @@ def of_deployment(body: Mapping[str, Any], deployment: str) -> dict[str, Any]:
     return {**body, "deployments": {**asked, "id": {**ids, "any_": both}}}
 
 
+def without_content(deployment: Mapping[str, Any]) -> dict[str, Any]:
+    """An operator's *deployment*, to which a page may lead: what it is called, and no more.
+
+    Its parameters may hold what nobody else is to know, and a schedule another team's job.
+    """
+    return {
+        key: value if key in _OF_ANY_DEPLOYMENT else _EMPTY.get(type(value))
+        for key, value in deployment.items()
+    }
+
+
 def of_flow(body: Mapping[str, Any], flow: str) -> dict[str, Any]:
     """*body* of a question about a list of flows, which asks for this one alone."""
     asked = body.get("flow_ids")
@@ -248,6 +261,11 @@ def _is_id(given: object) -> bool:
     return isinstance(given, str) and _FITS["{id}"].fullmatch(given) is not None
 
 
+_OF_ANY_DEPLOYMENT = frozenset(
+    {"id", "created", "updated", "name", "flow_id", "paused", "status", "work_pool_name"}
+    | {"work_queue_name", "work_queue_id"}
+)
+_EMPTY: Mapping[type, Any] = {dict: {}, list: []}
 _OPERATORS: Mapping[str, Any] = {"job_variables": {}, "pull_steps": None, "base_job_template": {}}
 
 

@@ -27,6 +27,7 @@ from headway.gateway.prefect_calls import (
     narrowed,
     of_deployment,
     of_flow,
+    without_content,
     without_settings,
 )
 from headway.gateway.prefect_form import plain_values
@@ -111,7 +112,14 @@ class Proxy:
                 self._check_seen([str(answer.get("flow_run_id"))], caller)
             except RunUnknown:  # neither whose it is, nor whether there is one
                 raise RunUnknown(parts[0]) from None
+        if call.treatment is Treatment.DEPLOYMENT and not self._may_start(answer, caller):
+            answer = without_content(answer)
         return status, without_settings(answer)
+
+    def _may_start(self, deployment: Mapping[str, Any], caller: Caller) -> bool:
+        if seen_team(caller) is None or "id" not in deployment:  # there is no such
+            return True
+        return bool(deployment["id"] == self._server.destination(None, None)["id"])
 
     def _narrowed(self, how: Treatment, body: Mapping[str, Any], team: str) -> Mapping[str, Any]:
         """*body* of a question, which asks for what a member of *team* sees."""

@@ -191,6 +191,22 @@ def test_members_see_the_one_deployment_that_they_may_start(
     )
 
 
+def test_what_an_operator_put_into_a_deployment_is_told_to_no_member(
+    ada: httpx.Client, process_site: LiveSite
+) -> None:
+    flow = process_site.call("POST", "flows/", {"name": "canary-flow"})
+    made = {"name": "canary", "flow_id": flow["id"], "parameters": {"password": "canary-secret"}}
+    more = {"path": "/canary-path", "entrypoint": "canary.py:f", "description": "canary-words"}
+    deployment = process_site.call("POST", "deployments/", made | more)
+    for path in (deployment["id"], "name/canary-flow/canary"):
+        answer = ada.get(f"/deployments/{path}")
+        assert (answer.status_code, answer.json()["name"]) == (200, "canary")
+        assert not [each for each in ("secret", "path", "py:f", "words") if f"canary-{each}" in
+                    answer.text or f"canary.{each}" in answer.text]  # fmt: skip
+    assert ada.get("/deployments/name/train/default").json()["parameter_openapi_schema"]
+    assert ada.get("/deployments/name/canary-flow/none").status_code == 404
+
+
 def test_what_is_the_operators_is_refused_in_one_line(
     ada: httpx.Client, process_site: LiveSite, tmp_path: Path
 ) -> None:

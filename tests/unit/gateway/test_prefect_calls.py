@@ -16,6 +16,7 @@ from headway.gateway.prefect_calls import (
     find,
     named_runs,
     narrowed,
+    without_content,
     without_settings,
 )
 
@@ -132,6 +133,13 @@ def test_only_three_calls_change_anything() -> None:
         "filter", "count", "paginate", "lateness", "history", "counts", "count-deployments",
         "count-task-runs", "next-runs", "event", "time", "validate",
     }  # fmt: skip
+
+
+def test_of_an_operators_deployment_its_name_is_told() -> None:
+    told = {"id": RUN, "name": "nightly", "flow_id": RUN, "paused": False, "status": "READY"}
+    kept = {"parameters": {"password": "p"}, "path": "/srv", "schedules": [1], "tags": ["a"]}
+    empty = {"parameters": {}, "path": None, "schedules": [], "tags": []}
+    assert without_content({**told, **kept}) == {**told, **empty}
 
 
 OURS = {"tags": {"all_": ["team:vision"]}}
