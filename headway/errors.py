@@ -605,15 +605,25 @@ class ChecksumMismatch(StagingError):
 
 
 class CacheFull(StagingError):
-    """The node's cache cannot hold the data set, even after evicting what is unused."""
+    """The node's cache cannot hold the data set, even after evicting what is unused.
 
-    def __init__(self, uri: str, needed_bytes: int, free_bytes: int) -> None:
+    Attributes:
+        passes: Whether it could, once other runs let go of what they use.
+    """
+
+    def __init__(
+        self, uri: str, needed_bytes: int, free_bytes: int, *, passes: bool = False, whose: str = ""
+    ) -> None:
         self.uri = uri
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes
+        self.passes = passes
+        share = f" for runs of {whose}, beside what those that are under way use" if whose else ""
+        later = "wait until a run that uses others has ended, " if passes else ""
         super().__init__(
             f"data set {shown(uri)} needs {format_size(needed_bytes)}, the node's cache can free "
-            f"{format_size(free_bytes)}; raise the node's cache budget or use a smaller set"
+            f"{format_size(free_bytes)}{share}; {later}raise the node's cache budget or use a "
+            "smaller set"
         )
 
 

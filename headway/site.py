@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_SHARE_OF_A_TEAM = 0.75
+"""Of a node's cache, where the site has several: what runs use of it goes for nobody else."""
+
 
 class Site:
     """The adapters of this node. Each is built when it is first asked for.
@@ -301,9 +304,12 @@ class Site:
 
     def cache_reading(self, reader: Reader, peers: Peers | None = None) -> DataCache:
         """The same, of which *reader* gives what is not there, and *peers* some of it nearer."""
+        budget_bytes = self.node_settings.cache_budget
+        has_several = len(self.ledger.team_uids.all()) > 1
         return DataCache(
             self.settings.cache_dir,
-            budget_bytes=self.node_settings.cache_budget,
+            budget_bytes=budget_bytes,
+            share_bytes=round(_SHARE_OF_A_TEAM * budget_bytes) if has_several else budget_bytes,
             index=self.ledger.staged,
             node=self.settings.node,
             reader=reader,

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from headway.errors import (
+    CacheFull,
     ContainerExists,
     HeadwayError,
     ImageMissing,
@@ -470,6 +471,9 @@ def exit_of(error: HeadwayError) -> Exit:
     if isinstance(error, StagingTimedOut):
         return Exit(ExitKind.TIMED_OUT, None, str(error))
     wrong = isinstance(error, ImageMissing | PolicyViolation | StagingError)
-    if wrong and not isinstance(error, SourceUnreachable):
+    of_others = isinstance(error, SourceUnreachable) or (
+        isinstance(error, CacheFull) and error.passes
+    )
+    if wrong and not of_others:
         return Exit(ExitKind.REFUSED, None, str(error))
     return Exit(ExitKind.INFRASTRUCTURE, None, str(error))

@@ -1,6 +1,6 @@
 """Which sets give way to a new one: a pure decision."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.model.staged import StagedSet
@@ -17,6 +17,18 @@ class CacheSpace:
     """Promised to fetches under way."""
     disk_free_bytes: int
     """Free on the file system, less what fetches under way will still write."""
+
+
+def beyond_share(held: Mapping[str, int], key: str, size_bytes: int, share_bytes: int) -> bool:
+    """Whether one owner's runs would hold more than its share with set *key* of *size_bytes*.
+
+    Args:
+        held: Sizes of the sets that they use or fetch, by key.
+        key: What one of them wants; it may be among those.
+        size_bytes: Its size.
+        share_bytes: Of the cache.
+    """
+    return sum({**held, key: size_bytes}.values()) > share_bytes
 
 
 def victims(

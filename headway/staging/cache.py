@@ -55,6 +55,7 @@ class DataCache:
         node: Name of this node in the index.
         peers: Other nodes, which may have what is far away; None to ask none.
         clock: Waits for locks.
+        share_bytes: Sets that runs of one user have in hand take at most this much; None for all.
     """
 
     def __init__(
@@ -67,13 +68,15 @@ class DataCache:
         reader: Reader | None = None,
         peers: Peers | None = None,
         clock: Clock | None = None,
+        share_bytes: int | None = None,
     ) -> None:
         self._index = index
         self._node = node
         self._reader = reader or UserReader()
         self._peers = peers
         self._clock = clock or SystemClock()
-        self._folders = CacheFolders(root, budget_bytes, index, node, self._clock)
+        share = budget_bytes if share_bytes is None else share_bytes
+        self._folders = CacheFolders(root, budget_bytes, share, index, node=node, clock=self._clock)
 
     def stage(
         self,
@@ -121,6 +124,10 @@ class DataCache:
                     raise
         raise AssertionError("unreachable")
 
+    @property
+    def _owner(self) -> int | None:
+        return None if self._reader.user is None else self._reader.user[0]
+
     def release(self, run_id: str) -> None:
         """*run_id* uses no data set of this node any more. Idempotent."""
         self._index.release(self._node, run_id)
@@ -162,13 +169,14 @@ class DataCache:
             if manifest is None:
                 with self._nearer(dataset, whole, source, key, reading) as near:
                     manifest = self._fetch(
-                        dataset, source, key, progress, reading, near=near, identity=whole.identity
-                    )
+                        dataset, source, key, progress, reading,
+                        run_id=run_id, near=near, identity=whole.identity,
+                    )  # fmt: skip
             else:  # again, in case whoever fetched it died before it was recorded
                 if is_far(dataset.uri):
                     _probe(reading, source)
                 folders.record(key, manifest)
-            self._index.acquire(self._node, key, run_id)
+                folders.take(key, manifest, run_id, self._owner)
         progress(manifest.size_bytes, manifest.size_bytes)
         path = manifest.path(folders.sets / key)
         staged = StagedDataset(path, manifest.size_bytes, manifest.sha256, from_cache, shard)
@@ -201,11 +209,12 @@ class DataCache:
         progress: Progress,
         reading: Reading,
         *,
+        run_id: str,
         near: NearCopies | None,
         identity: str,
     ) -> Manifest:
         self._folders.remove_partials(key)
-        partial = Partial.create(self._folders.tmp, key)
+        partial = Partial.create(self._folders.tmp, key, self._owner)
         try:
             meter = Meter(
                 dataset,
@@ -223,8 +232,9 @@ class DataCache:
             manifest = partial.seal(source, hashes, self._reader.user)
             if dataset.sha256 not in {None, manifest.sha256}:
                 raise ChecksumMismatch(dataset.uri, str(dataset.sha256), manifest.sha256)
-            # Recorded first: its bytes count against the budget without a gap.
+            # Recorded and taken first: its bytes count without a gap.
             self._folders.record(key, manifest)
+            self._index.acquire(self._node, key, run_id)
             partial.move_to(self._folders.sets / key)
             return manifest
         except BaseException:

@@ -13,16 +13,17 @@ import errno
 import logging
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from headway.clock import Clock
 from headway.errors import CacheFull, CacheUnusable
 from headway.home import passable
-from headway.staging.budget import CacheSpace, victims
+from headway.model.staged import StagedSet
+from headway.staging.budget import CacheSpace, beyond_share, victims
 from headway.staging.index import StagedIndex
 from headway.staging.locks import FileLocks
-from headway.staging.manifest import Manifest
+from headway.staging.manifest import DATA, Manifest
 from headway.staging.partial import Note, Partial
 
 log = logging.getLogger(__name__)
@@ -36,16 +37,26 @@ class CacheFolders:
     Args:
         root: The cache's folder, on a local file system.
         budget_bytes: All sets together take at most this much.
+        share_bytes: Those that runs of one user have in hand take at most this much: what is in
+            use goes for nobody, so that user would keep all others from starting.
         index: Who uses which set.
         node: Name of this node in the index.
         clock: Waits for locks.
     """
 
     def __init__(
-        self, root: Path, budget_bytes: int, index: StagedIndex, node: str, clock: Clock
+        self,
+        root: Path,
+        budget_bytes: int,
+        share_bytes: int,
+        index: StagedIndex,
+        *,
+        node: str,
+        clock: Clock,
     ) -> None:
         self._root = root
         self._budget_bytes = budget_bytes
+        self._share_bytes = share_bytes
         self._index = index
         self._node = node
         self.sets, self.tmp = root / "sets", root / "tmp"
@@ -96,6 +107,7 @@ class CacheFolders:
         """Reserve what *note* says for *partial*, evicting unused sets. Raises `CacheFull`."""
         passed_over = {partial.key}
         with self._locks.held(_BUDGET_LOCK):
+            self._check_share(uri, partial.key, note.reserved_bytes, partial.owner)
             while True:
                 unused = [
                     each
@@ -105,7 +117,9 @@ class CacheFolders:
                 to_write = note.reserved_bytes - note.done_bytes
                 chosen = victims(self._room(partial), unused, note.reserved_bytes, to_write)
                 if isinstance(chosen, int):
-                    raise CacheFull(uri, note.reserved_bytes, chosen)
+                    all_bytes = chosen + self._in_hand_bytes()
+                    passes = note.reserved_bytes <= min(all_bytes, self._share_bytes)
+                    raise CacheFull(uri, note.reserved_bytes, chosen, passes=passes)
                 kept = {each.key for each in chosen if not self._evict(each.key)}
                 if not kept:
                     break
@@ -113,6 +127,41 @@ class CacheFolders:
                 # budget in hand, could be waiting for each other.
                 passed_over |= kept
             partial.write_note(note)
+
+    def take(self, key: str, manifest: Manifest, run_id: str, owner: int | None) -> None:
+        """Have *run_id* of *owner* use a set that lies there. Raises `CacheFull`."""
+        with self._locks.held(_BUDGET_LOCK):
+            self._check_share(manifest.uri, key, manifest.size_bytes, owner)
+            self._index.acquire(self._node, key, run_id)
+
+    def _check_share(self, uri: str, key: str, size_bytes: int, owner: int | None) -> None:
+        if owner is None:  # one user for all: nobody is told from another
+            return
+        held = self._held_by(owner)
+        if beyond_share(held, key, size_bytes, self._share_bytes):
+            left_bytes = max(0, self._share_bytes - sum(held.values()))
+            passes = size_bytes <= self._share_bytes
+            raise CacheFull(uri, size_bytes, left_bytes, passes=passes, whose="your team")
+
+    def _held_by(self, owner: int) -> dict[str, int]:
+        """Sizes of the sets that runs of *owner* use or fetch."""
+        notes = {each.key: each.note() for each in Partial.found_in(self.tmp)}
+        held = {key: note.reserved_bytes for key, note in notes.items() if note.owner == owner}
+        for each in self._in_use():
+            with suppress(FileNotFoundError):
+                if (self.sets / each.key / DATA).stat().st_uid == owner:
+                    held[each.key] = each.size_bytes
+        return held
+
+    def _in_use(self) -> list[StagedSet]:
+        unused = {each.key for each in self._index.evictable(self._node)}
+        return [each for each in self._index.list(self._node) if each.key not in unused]
+
+    def _in_hand_bytes(self) -> int:
+        """What does not give way now, and will: sets in use, and those that are fetched."""
+        notes = [each.note() for each in Partial.found_in(self.tmp)]
+        fetched_bytes = sum(note.reserved_bytes for note in notes)
+        return fetched_bytes + sum(each.size_bytes for each in self._in_use())
 
     def _room(self, partial: Partial) -> CacheSpace:
         self._remove_dead()  # what nobody fetches any more must not hold room

@@ -31,6 +31,8 @@ class Note:
     reserved_bytes: int = 0
     done_bytes: int = 0
     total_bytes: int | None = None
+    owner: int | None = None
+    """uid of whom it is for; None for this process's own user."""
 
 
 class Nearer(Protocol):
@@ -44,16 +46,18 @@ class Nearer(Protocol):
 class Partial:
     """A folder ``KEY.TOKEN``; it belongs to whoever holds the key's lock."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, owner: int | None = None) -> None:
         self.folder = folder
+        self.owner = owner
+        """uid of whom it is fetched for; read from a `note` where somebody else fetches it."""
 
     @classmethod
-    def create(cls, parent: Path, key: str) -> Self:
-        """An empty one."""
+    def create(cls, parent: Path, key: str, owner: int | None = None) -> Self:
+        """An empty one, for *owner*."""
         folder = parent / f"{key}.{uuid.uuid4().hex}"
         folder.mkdir(mode=0o700)
         (folder / DATA).mkdir(mode=0o700)
-        return cls(folder)
+        return cls(folder, owner)
 
     @classmethod
     def found_in(cls, parent: Path) -> list[Self]:
@@ -74,7 +78,8 @@ class Partial:
 
     def write_note(self, note: Note) -> None:
         """Replace the note."""
-        replace_file(self.folder / _NOTE, json.dumps(asdict(note)), lasts=False)
+        noted = asdict(note) | {"owner": self.owner}
+        replace_file(self.folder / _NOTE, json.dumps(noted), lasts=False)
 
     def copy(
         self,

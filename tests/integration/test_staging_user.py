@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import SourceChanged, SourceMissing
+from headway.errors import CacheFull, SourceChanged, SourceMissing
 from headway.model.job import Dataset
 from headway.staging.cache import DataCache, StagedDataset
 from headway.staging.reader import UserReader
@@ -160,3 +160,36 @@ def test_what_reads_has_no_way_back_and_no_secret_of_the_site() -> None:
     assert "(65534, 65534, 65534) (65534, 65534, 65534) []" in done
     assert "NoNewPrivs:\\t1" in done
     assert "stays" in done
+
+
+def test_runs_of_one_user_leave_room_for_those_of_others(tmp_path: Path) -> None:
+    """Also by sets that lay there unused, and by such as are fetched meanwhile."""
+    index = MemoryIndex()
+    for name in ("a", "b", "c", "other"):
+        (tmp_path / name).write_bytes(name.encode() * 30 * MIB)
+
+    def stage(name: str, run_id: str, user: tuple[int, int] = NOBODY) -> DataCache:
+        reader = UserReader(user, SourceRules(closed=(str(tmp_path / "cache"),)))
+        cache = DataCache(
+            tmp_path / "cache", 100 * MIB, index, node="n", reader=reader, share_bytes=75 * MIB
+        )
+
+        def meanwhile(done: int, total: int | None) -> None:
+            if name == "b" and 0 < done < 30 * MIB:
+                with pytest.raises(CacheFull, match="your team"):
+                    stage("c", "while-another-is-fetched")
+
+        cache.stage(Dataset(uri=str(tmp_path / name)), run_id, progress=meanwhile)
+        return cache
+
+    for name in ("a", "c"):
+        stage(name, name).release(name)
+    stage("a", "1")
+    stage("b", "2")
+    with pytest.raises(CacheFull) as full:
+        stage("c", "3")
+    assert (full.value.passes, full.value.free_bytes) == (True, 15 * MIB)
+    stage("a", "4")  # what they use already takes nothing more
+    (tmp_path / "other").write_bytes(b"o" * 40 * MIB)
+    stage("other", "5", OTHER).release("5")
+    stage("a", "1").release("1")

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.model.staged import StagedSet
-from headway.staging.budget import CacheSpace, victims
+from headway.staging.budget import CacheSpace, beyond_share, victims
 
 sizes = st.integers(0, 1000)
 
@@ -57,3 +57,11 @@ def test_eviction_keeps_the_budget_and_the_order(
 def test_what_could_be_had_is_said() -> None:
     room = CacheSpace(budget_bytes=100, used_bytes=70, reserved_bytes=10, disk_free_bytes=1000)
     assert victims(room, unused([30]), 80, 80) == 50
+
+
+def test_a_share_is_of_what_is_used_and_each_set_counts_once() -> None:
+    held = {"a": 30, "b": 30}
+    assert not beyond_share(held, "c", 15, 75)
+    assert beyond_share(held, "c", 16, 75)
+    assert not beyond_share(held, "a", 30, 75)
+    assert beyond_share({}, "c", 76, 75)
