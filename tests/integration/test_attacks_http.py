@@ -194,6 +194,16 @@ def test_no_other_page_logs_a_browser_in(
     assert "set-cookie" not in answer.headers
 
 
+def test_a_script_from_elsewhere_on_the_page_of_routes_has_no_login(
+    url: str, shown: dict[str, str]
+) -> None:
+    answer = httpx.get(f"{url}/v1/docs", headers=shown)
+    policy = answer.headers["content-security-policy"].split("; ")
+    assert "sandbox allow-scripts" in policy  # so of an origin of its own
+    assert "frame-ancestors 'none'" in policy
+    assert "/v1/rehearsals" in answer.text  # it asks for nothing: all is there
+
+
 def test_over_tls_a_cookie_is_never_sent_without_it(site: Site, shown: dict[str, str]) -> None:
     """Also by a tunnel, where the browser asks for this machine's own name."""
     given = {"token": shown["Authorization"].removeprefix("Bearer ")}
