@@ -173,7 +173,8 @@ class BoundedHttp(HttpToolsProtocol):
             raise _Excess
         # The parser takes what comes behind for another protocol, or for the next request: a body
         # would be one. A WebSocket that begins in another way is never answered, nor left.
-        if b"upgrade" in named and (lengths or encodings or self.parser.get_method() != b"GET"):
+        is_get = self.parser.get_method() == b"GET"  # another one may be CONNECT
+        if self.parser.should_upgrade() and (lengths or encodings or not is_get):
             raise _Excess
         if len(self.pipeline) >= _MOST_WAITING:
             raise _Excess

@@ -107,19 +107,25 @@ def test_no_second_request_is_smuggled_in_a_body(
     assert answer.count("HTTP/1.1 ") == 1
 
 
-@pytest.mark.parametrize("protocol", ["websocket", "h2c", "x"])
-@pytest.mark.parametrize("start", ["POST /v1/runs", "GET /v1/health", "DELETE /v1/health"])
+UPGRADES = [
+    f"{line} HTTP/1.1\r\nUpgrade: {protocol}\r\nConnection: Upgrade\r\n"
+    for line in ("POST /v1/runs", "GET /v1/health", "DELETE /v1/health")
+    for protocol in ("websocket", "h2c")
+]
+
+
+@pytest.mark.parametrize("start", [*UPGRADES, "CONNECT / HTTP/1.1\r\n"])
 @pytest.mark.parametrize("length", ["Content-Length: {}\r\n", "Transfer-Encoding: chunked\r\n", ""])
 def test_no_second_request_is_smuggled_behind_an_upgrade(
-    url: str, shown: dict[str, str], protocol: str, start: str, length: str
+    url: str, shown: dict[str, str], start: str, length: str
 ) -> None:
     """A parser that takes what follows for another protocol does not take it for the body."""
     if start.startswith("GET") and not length:
         return  # nothing is hidden in what has no body
     host = f"Host: {urlsplit(url).netloc}\r\n"
     smuggled = f"GET /v1/health HTTP/1.1\r\n{host}{CLOSE}\r\n"
-    head = f"{start} HTTP/1.1\r\n{host}Authorization: {shown['Authorization']}\r\n"
-    head += f"Upgrade: {protocol}\r\nConnection: Upgrade\r\n{length.format(len(smuggled))}"
+    head = f"{start}{host}Authorization: {shown['Authorization']}\r\n"
+    head += length.format(len(smuggled))
     address = urlsplit(url)
     with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
         connection.sendall(f"{head}\r\n".encode())
