@@ -61,6 +61,8 @@ _V1 = _Names(
     "total_shmem",
     "",
 )
+_V1_CONNECTIONS = "memory.kmem.tcp.limit_in_bytes"
+"""What waits in connections, which version 1 counts beside memory, and for who has this limit."""
 # memory.peak came with Linux 5.19; before it only the present is known.
 _V2 = _Names(
     "memory.max", "memory.swap.max", "memory.events", "memory.current", "memory.peak",
@@ -175,11 +177,7 @@ class Cgroups:
         folder = self._cpu_folder(group)
         if folder is None:
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        # The site's own processes have a umask of 077; no process of a container could pass such a
-        # group, and an engine that remaps users would start none.
-        for each in (folder, *folder.parents[: len(PurePosixPath(group).parts) - 2]):
-            each.chmod(0o755)
+        _have_passable(folder, group)
         if "cpu" in self._mounts:
             (folder / "cpu.shares").write_text(str(cpu_shares(cpus)))
             return
@@ -209,10 +207,25 @@ class Cgroups:
         folder.mkdir(parents=True, exist_ok=True)
         if names is _V2:
             self._have_controller(folder, "memory")
+        self.limit_connections(group, most_bytes)
         (folder / names.limit).write_text(str(most_bytes))
         if (folder / names.swap).exists():  # not where the kernel does not account for swap
             (folder / names.swap).write_text("0" if names is _V2 else str(most_bytes))
         return folder / "cgroup.procs"
+
+    def limit_connections(self, group: str, most_bytes: int) -> None:
+        """Have what waits in connections of *group* take *most_bytes*, beside its memory.
+
+        Only version 1 needs it, and only of what is opened from then on: made where need be.
+
+        Raises:
+            OSError: The kernel does not allow it.
+        """
+        folder = self._folder("memory", group)
+        if folder is not None:
+            _have_passable(folder, group)
+            if (folder / _V1_CONNECTIONS).exists():  # not in each kernel
+                (folder / _V1_CONNECTIONS).write_text(str(most_bytes))
 
     def memory_kills(self, group: str) -> int:
         """How many processes of *group* the kernel has killed at its memory limit."""
@@ -303,6 +316,17 @@ class Cgroups:
         for root in {mount_point for _, mount_point in self._mounts.values()}:
             for folder, _, _ in os.walk(root / group.lstrip("/"), topdown=False):
                 _remove_folder(Path(folder))
+
+
+def _have_passable(folder: Path, group: str) -> None:
+    """Make *folder* of *group* where need be.
+
+    The site's own processes have a umask of 077; no process of a container could pass such a
+    group, and an engine that remaps users would start none.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in (folder, *folder.parents[: len(PurePosixPath(group).parts) - 2]):
+        each.chmod(0o755)
 
 
 def _freeze(folder: Path, *, freeze: bool) -> bool:

@@ -52,6 +52,17 @@ class RunGroups:
             return False
         return True
 
+    def limit_connections(self, name: str, inner: str, most_bytes: int) -> None:
+        """Have what waits in connections of container *name* take so much beside its memory.
+
+        Before it starts, in the group *inner* that the engine is about to use: what was opened
+        before counts for nobody.
+        """
+        try:
+            self.cgroups.limit_connections(f"{self.path(name)}/{inner}", most_bytes)
+        except OSError as error:
+            log.warning("the connections of container %s have no bound: %s", name, error)
+
     def frozen(self, name: str) -> AbstractContextManager[bool]:
         """Nothing in the group of container *name* runs meanwhile; False where that cannot be."""
         return self.cgroups.frozen(self.path(name))

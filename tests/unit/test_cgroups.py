@@ -209,6 +209,17 @@ def test_where_nothing_can_be_weighed_that_is_said(monkeypatch: pytest.MonkeyPat
     assert not runs.weigh("run-1", 2.0)
 
 
+def test_version_1_counts_what_waits_in_connections_by_a_limit_of_its_own(tmp_path: Path) -> None:
+    proc = {"cgroup": "4:memory:/\n", "mountinfo": mount(tmp_path / "m", "cgroup", "/", "memory")}
+    limit = "memory.kmem.tcp.limit_in_bytes"
+    tree(tmp_path / "proc", proc)
+    tree(tmp_path / "m/headway/run/inner", {limit: "9"})
+    Cgroups(tmp_path / "proc").limit_connections("/headway/run/inner", 48 * MIB)
+    assert (tmp_path / "m/headway/run/inner" / limit).read_text() == str(48 * MIB)
+    Cgroups(tmp_path / "proc").limit_connections("/headway/other", 48 * MIB)
+    assert not (tmp_path / "m/headway/other" / limit).exists()
+
+
 def test_version_2_freezes_and_thaws(v2: Cgroups, tmp_path: Path) -> None:
     group = tmp_path / "fs" / "headway" / "run"
     tree(group, {"cgroup.freeze": "0", "cgroup.events": "populated 1\nfrozen 1\n"})

@@ -175,7 +175,9 @@ class DockerRuntime:
             if self._read(found).state is not ContainerState.CREATED:
                 return
             if self._own_group:
-                self._run_groups.weigh(name, cpus_of_shares(found["HostConfig"]["CpuShares"]))
+                limits = found["HostConfig"]
+                self._run_groups.weigh(name, cpus_of_shares(limits["CpuShares"]))
+                self._run_groups.limit_connections(name, found["Id"], limits["Memory"])
             try:
                 self.engine.api.start(name)
             except APIError as error:

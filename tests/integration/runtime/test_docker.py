@@ -56,6 +56,7 @@ def says(harness: Harness, text: str, **changes: object) -> str:
 def test_limits_hold_inside(harness: Harness) -> None:
     text = (
         "cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes memory.max 2>/dev/null;"
+        "cat memory/memory.kmem.tcp.limit_in_bytes 2>/dev/null || cat memory.max;"
         "cat cpu/cpu.shares 2>/dev/null || cat cpu.weight;"
         "cat pids/pids.max 2>/dev/null || cat pids.max;"
         "df -k /dev/shm | tail -1 | tr -s ' ' | cut -d' ' -f2; id -u; id -g"
@@ -64,8 +65,9 @@ def test_limits_hold_inside(harness: Harness) -> None:
         harness, text, cpus=0.5, pids=77, shm_bytes=3 * MIB, user="20001:20002",
         host_memory_bytes=48 * MIB,
     )  # fmt: skip
-    size, weight, *rest = found.split()
+    size, in_connections, weight, *rest = found.split()
     assert (size, *rest) == (str(48 * MIB), "77", "3072", "20001", "20002")
+    assert in_connections == size  # of version 2 it is the same
     assert weight in {"512", "20", "50", "59"}  # of version 2 as the engine reckons it
 
 

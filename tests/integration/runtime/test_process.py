@@ -470,6 +470,25 @@ def test_what_a_program_leaves_where_everybody_may_write_is_its_own_and_goes(
 
 
 @ROOT
+def test_what_waits_in_connections_is_bounded(harness: Harness) -> None:
+    program = (
+        "import socket; held, sent = [], 0\n"
+        "door = socket.create_server(('127.0.0.1', 0))\n"
+        "for _ in range(200):\n"
+        "    one = socket.create_connection(door.getsockname())\n"
+        "    held += [one, door.accept()[0]]; one.setblocking(False)\n"
+        "    try:\n"
+        "        while True: sent += one.send(bytes(1 << 16))\n"
+        "    except BlockingIOError: pass\n"
+        "print(sent >> 20)"
+    )
+    spec = replace(harness.spec(shell(f'python -c "{program}"')), host_memory_bytes=96 * MIB)
+    runtime = harness.started(spec)
+    status = runtime.wait(spec.name, 60.0)
+    assert status.oom_killed or int(whole_log(runtime, spec.name)) < 150
+
+
+@ROOT
 def test_memory_that_no_process_has_mapped_counts(harness: Harness) -> None:
     program = (
         "import os; held = os.memfd_create('held')\n"
