@@ -26,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -141,9 +142,12 @@ def attempt(site: Site, run_id: str) -> None:
 
 def be_node(name: str, scratch: Path) -> None:
     """Be the worker of one node, until it is killed."""
-    import anyio
+    from concurrent.futures import ThreadPoolExecutor
+
+    from prefect.client.orchestration import get_client
     from prefect.states import Completed, Running
 
+    from headway.node.forkstart import Forked, Program
     from headway.node.sampler import Sampler
     from headway.worker import gpu_node
 
@@ -153,22 +157,35 @@ def be_node(name: str, scratch: Path) -> None:
     gpu_node.current_site = lambda: site  # type: ignore[assignment]
     gpu_node.have_fork_server = lambda *_: None  # type: ignore[assignment]
 
+    programs = ThreadPoolExecutor(8)
+
+    def begin(_: Path, program: Program) -> Forked:
+        """In the place of a flow process: what it writes to the ledger, and to Prefect."""
+        over = os.eventfd(0)
+        programs.submit(flow, program.env["PREFECT__FLOW_RUN_ID"], over)
+        return Forked(os.getpid(), os.dup(over))
+
+    def flow(run_id: str, over: int) -> None:
+        try:
+            with get_client(sync_client=True) as client:
+                client.set_flow_run_state(UUID(run_id), Running(), force=True)
+                attempt(site, run_id)
+                client.set_flow_run_state(UUID(run_id), Completed(), force=True)
+        except Exception:  # noqa: BLE001 - one run of many
+            traceback.print_exc()
+        finally:
+            os.eventfd_write(over, 1)
+            os.close(over)
+
+    gpu_node.fork = begin
+    gpu_node.status_of = lambda *_: 0
+
     class FakeNode(gpu_node.GpuNodeWorker):
         type = "fake-gpu-node"
 
         def _open_site(self) -> None:
             super()._open_site()
             self._sampler = Sampler(site, site.host)
-            self._programs = anyio.CapacityLimiter(8)
-
-        async def run(self, flow_run: Any, _: Any, task_status: Any = None) -> Any:
-            self._claims.process_begins(flow_run.id)
-            if task_status is not None:
-                task_status.started(os.getpid())
-            await self.client.set_flow_run_state(flow_run.id, Running(), force=True)
-            await anyio.to_thread.run_sync(attempt, site, str(flow_run.id), limiter=self._programs)
-            await self.client.set_flow_run_state(flow_run.id, Completed(), force=True)
-            return gpu_node.FlowEnded(identifier="0", status_code=0)
 
     worker = FakeNode(work_pool_name="gpu", name=name)
     asyncio.run(worker.start(printer=lambda *_: None))
