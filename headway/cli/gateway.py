@@ -46,11 +46,11 @@ def gateway(
 
     from headway.errors import InvalidInput
     from headway.gateway.announced import announce
-    from headway.gateway.apart import fork_helper
     from headway.gateway.app import create_app
     from headway.gateway.certificate import have_certificate
     from headway.gateway.local_token import have_local_token
     from headway.gateway.sessions import by_port, sessions_app
+    from headway.node.apart import fork_helper
     from headway.node.daemon import gateway_daemon
     from headway.node.protocols import bounds, listening
     from headway.prefect.auth import site_auth

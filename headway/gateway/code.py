@@ -13,10 +13,10 @@ from fastapi import APIRouter, Query, Request, Response
 
 from headway.errors import InvalidInput, NotAllowed
 from headway.gateway.actions import Submitter
-from headway.gateway.apart import apart
 from headway.model.access import Caller, Scope, checked_name
 from headway.model.code import MOST_MANIFEST_BYTES, CodeManifest
 from headway.model.code_frames import MOST_FRAMES_BYTES, split
+from headway.node.apart import apart
 from headway.node.code_pruning import prune_code
 from headway.node.shares import TeamLimiters, in_thread
 from headway.policy.code_retention import TEAM_BYTES

@@ -13,7 +13,6 @@ from fastapi.responses import JSONResponse, Response
 
 from headway.errors import InvalidInput
 from headway.gateway.actions import Submitter, note_act
-from headway.gateway.apart import apart
 from headway.gateway.code import Team, code_team, whole_body
 from headway.gateway.door import Allowed, Buckets
 from headway.gateway.run_lookup import check_owner
@@ -26,6 +25,7 @@ from headway.model.upload import (
     Upload,
     UploadManifest,
 )
+from headway.node.apart import apart
 from headway.node.shares import TeamLimiters, in_thread
 from headway.node.upload_pruning import remove_upload
 from headway.policy.rate_limit import Rate

@@ -6,11 +6,12 @@ grants. Nodes start what is granted to them: `headway.worker`.
 """
 
 import asyncio
-import gc
 import logging
 import math
 import os
 import signal
+import sys
+from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
@@ -27,17 +28,18 @@ from headway.leader.events import LISTEN_AGAIN_S, events
 from headway.leader.members import call_members
 from headway.leader.notices import tell_people
 from headway.leader.offers import offers, refused
+from headway.leader.play import play_queue
 from headway.leader.settings_blocks import keep_blocks, keep_gates
 from headway.leader.wait_pages import WaitPages
 from headway.ledger.calls import scheduler_of
 from headway.model.prefect_view import News
 from headway.model.run import GRANTED, RunState
+from headway.node.apart import apart, fork_helper
 from headway.node.daemon import scheduler_daemon
 from headway.scheduler.intake import Offer
 from headway.scheduler.queue import Pass, PoolQueue
 from headway.scheduler.queue_janitor import QueueJanitor
 from headway.site import Site, current_site
-from headway.views.why_document import why_text
 from headway.worker.housekeeping import mend
 from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
 from headway.worker.tasks import NowAndThen, go_on
@@ -79,13 +81,12 @@ class Scheduler:
         self._granted, self._members_due, self._ended = (asyncio.Event() for _ in range(3))
         self._unnoted: list[str] = []
         self._called: set[str] = set()
+        self._explained: Mapping[str, int] = {}
         self._whole_look = NowAndThen(site.clock, _LOOK_EVERY_S)
         self._whole_round = NowAndThen(site.clock, _JANITOR_EVERY_S)
         self._house_kept = self._passed = False
         # What takes long, or waits, has a thread of its own.
-        self._contend_thread, self._play_thread, self._call_thread = (
-            anyio.CapacityLimiter(1) for _ in range(3)
-        )
+        self._contend_thread, self._call_thread = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)
 
     async def lead(self) -> None:
         """Go on until another process leads."""
@@ -218,13 +219,17 @@ class Scheduler:
     async def _play(self) -> None:
         """Tell by when the runs of the queue start: beside the passes, which must not wait.
 
-        Of a queue of thousands it takes seconds of a processor that the passes need, too: so it
-        has a tenth of the time.
+        Of a queue of thousands it takes seconds of a processor that others need, too: so it
+        has a tenth of the time, in a process of its own.
         """
+        if self._queue.is_empty:
+            return
         begun_s = self._site.clock.monotonic_s()
-        found = await anyio.to_thread.run_sync(self._queue.play, limiter=self._play_thread)
-        if found is not None:
-            self._pages.explain(found.record.run_id, why_text(found.record, found.why))
+        pool = self._site.settings.pool
+        found = await apart(self._site, pool, play_queue, pool, self._explained)
+        self._explained = found.turns
+        if found.run_id:
+            self._pages.explain(found.run_id, found.text)
         await anyio.sleep(_PLAY_PAUSE * (self._site.clock.monotonic_s() - begun_s))
 
     # -- beside it ----------------------------------------------------------------------
@@ -312,8 +317,10 @@ def main() -> None:
     scheduler_daemon(site.settings).claim()
     # What is imported stays: without it a look at a long queue makes far fewer objects than the
     # collector would go through for it.
-    gc.collect()
-    gc.freeze()
+    fork_helper()
+    # A pass asks the database hundreds of things: after each answer it would wait for 5 ms while
+    # the event loop is at work.
+    sys.setswitchinterval(0.0005)
     asyncio.run(_main(site))
     os._exit(0)  # a thread may wait for calls still
 

@@ -1,9 +1,11 @@
 """Rows of the run table: found, moved along a run's states, and read as records."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from sqlalchemy import ColumnElement, Table, any_, cast, column, func, update
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlmodel import Session, SQLModel, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -16,6 +18,7 @@ from headway.model.run import TRANSITIONS, RunState
 
 _Row = TypeVar("_Row", bound=SQLModel)
 _Listed = TypeVar("_Listed", RunRow, ArrayRow)
+_RUNS: Table = SQLModel.metadata.tables["run"]
 _LEAST_OF_AN_ID = 4
 """Fewer characters are no beginning of an id."""
 _MOST_CHARACTERS = 300
@@ -80,6 +83,29 @@ def run_row(session: Session, run_id: str, *, lock: bool = False) -> RunRow:
     if row is None:
         raise RunUnknown(run_id)
     return row
+
+
+def write_many(
+    session: Session, rows: Sequence[Mapping[str, Any]], where: ColumnElement[bool]
+) -> None:
+    """Write to many runs in one statement, to those of which *where* holds.
+
+    Args:
+        session: Of a transaction.
+        rows: For each run its `run_id` and, in all of them the same, columns with their new values.
+        where: A condition on the table of runs.
+    """
+    if not rows:
+        return
+    ids = cast([row["run_id"] for row in rows], ARRAY(_RUNS.c.run_id.type))
+    named = select(RunRow.run_id).where(col(RunRow.run_id) == any_(ids))
+    session.exec(named.order_by("run_id").with_for_update()).all()  # all lock in one order
+    columns = [_RUNS.c[name] for name in rows[0]]
+    values = (cast([row[c.name] for row in rows], ARRAY(c.type)) for c in columns)
+    given = func.unnest(*values).table_valued(*(column(c.name, c.type) for c in columns))
+    new = given.render_derived(name="new").c
+    change = update(_RUNS).where(_RUNS.c.run_id == new.run_id, where)
+    session.execute(change.values({c.name: new[c.name] for c in columns if c.name != "run_id"}))
 
 
 def move(row: RunRow, to: RunState) -> None:

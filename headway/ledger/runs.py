@@ -1,11 +1,11 @@
 """Runs: their place in the queue, their attempts and exits. What an attempt writes is fenced."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, delete, update
+from sqlalchemy import delete
 from sqlmodel import Session, col
 
 from headway.errors import IllegalTransition, InvalidInput, LeaseLost
@@ -18,7 +18,7 @@ from headway.ledger.lease_rows import release_all
 from headway.ledger.notices import note_ended, note_started
 from headway.ledger.records import RunRecord
 from headway.ledger.run_reads import RunReads
-from headway.ledger.run_rows import ask_for_least, move, run_record, run_row
+from headway.ledger.run_rows import ask_for_least, move, run_record, run_row, write_many
 from headway.ledger.tables import GangAskRow, LeaseRow, RunRow
 from headway.ledger.warnings import end_warnings
 from headway.model.lease import Demand, Fence, Resource
@@ -94,20 +94,10 @@ class Runs(RunReads):
         """
         if not reasons:
             return
-        waiting = col(RunRow.state) == RunState.WAITING
-        statement = update(RunRow).where(col(RunRow.run_id) == bindparam("of_run"), waiting)
-        values = [
-            {
-                "of_run": each.run_id,
-                "resource": each.resource,
-                "reason": each.reason,
-                "expected_start_at": each.expected_start_at,
-            }
-            for each in sorted(reasons, key=lambda each: each.run_id)  # all lock in one order
-        ]
         with self._database.transaction() as session:
             in_term(session, term)
-            session.connection().execute(statement, values)
+            rows = [asdict(each) for each in reasons]
+            write_many(session, rows, col(RunRow.state) == RunState.WAITING)
 
     def predict(self, fence: Fence, prediction: Prediction, demand: Demand) -> None:
         """Keep what was said before the start.

@@ -2,22 +2,19 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import Table, bindparam, update
-from sqlmodel import Session, SQLModel
+from sqlmodel import Session, col
 
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.leaders import in_term
+from headway.ledger.run_rows import write_many
 from headway.ledger.tables import RunRow, SettingRow
 from headway.model.term import Term
 from headway.model.turn import Turn, VirtualClock
 
 log = logging.getLogger(__name__)
-
-_RUNS: Table = SQLModel.metadata.tables["run"]
 
 
 class Turns(Repository):
@@ -38,22 +35,14 @@ class Turns(Repository):
         with self._database.transaction() as session:
             in_term(session, term)
             session.merge(SettingRow(name=name, document=document, updated_at=now(session)))
-            _set(session, RunRow.tag, {run: turn.tag for run, turn in turns.items()})
-            promised = {run: turn.promised_at for run, turn in turns.items() if turn.promised_at}
-            _set(session, RunRow.promised_at, promised)
-
-
-def _set(session: Session, column: Any, values: Mapping[str, Any]) -> None:
-    """Set *column* of the runs of *values* where it was not set before; of thousands in one go."""
-    if not values:
-        return
-    change = (
-        update(_RUNS)
-        .where(_RUNS.c.run_id == bindparam("of_run"), _RUNS.c[column.key].is_(None))
-        .values({column.key: bindparam("to")})
-    )
-    rows = [{"of_run": run, "to": values[run]} for run in sorted(values)]  # all lock in one order
-    session.connection().execute(change, rows)
+            tags = [{"run_id": run, "tag": turn.tag} for run, turn in turns.items()]
+            write_many(session, tags, col(RunRow.tag).is_(None))
+            promises = [
+                {"run_id": run, "promised_at": turn.promised_at}
+                for run, turn in turns.items()
+                if turn.promised_at
+            ]
+            write_many(session, promises, col(RunRow.promised_at).is_(None))
 
 
 def clock_of(session: Session, pool: str) -> VirtualClock | None:

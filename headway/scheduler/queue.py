@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import NamedTuple
 
 from headway.errors import LeaseLost
-from headway.estimate.starts import played_document
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
 from headway.model.lease import Fence, Resource, Wait
@@ -27,12 +25,10 @@ from headway.scheduler.grants import give_back_untaken, grant_starts, mark_stops
 from headway.scheduler.growth import run_to_grow
 from headway.scheduler.intake import Intake, Offer, Taken
 from headway.scheduler.limits import Gates, read_gates
-from headway.scheduler.planning import make_plan, read_pool
-from headway.scheduler.playing import play
+from headway.scheduler.planning import make_plan
 from headway.scheduler.snapshot import EndedRuns, read_known
 from headway.scheduler.starts import SaidStarts
 from headway.scheduler.waiting import Waiting
-from headway.scheduler.why import Why, why
 from headway.site import Site
 
 LEADS_S = 6.0
@@ -61,13 +57,6 @@ class Pass:
     """More would start, but for claims that no flow process has taken up yet."""
 
 
-class Explained(NamedTuple):
-    """A run, and why it waits."""
-
-    record: RunRecord
-    why: Why
-
-
 class PoolQueue:
     """Schedules one pool, while it leads it."""
 
@@ -80,7 +69,6 @@ class PoolQueue:
         self._starts = SaidStarts(site.ledger)
         self._held_back: dict[str, Wait] = {}
         self._held_up: frozenset[str] = frozenset()
-        self._explained: dict[str, int] = {}
         self._ended = EndedRuns(site.ledger)
         self._fallbacks = Fallbacks()
         self._term: Term | None = None
@@ -91,6 +79,11 @@ class PoolQueue:
     def leads(self) -> bool:
         """Whether this one leads the pool, for all that it knows."""
         return self._term is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no run waited at the last pass."""
+        return not self._waiting.entries
 
     def contend(self, *, reaches_prefect: bool) -> Leader:
         """Begin to lead the pool or go on, where nobody else does; who leads it now.
@@ -163,27 +156,6 @@ class PoolQueue:
         made = self._starts.keep(made, seen, waiting, known.starts)
         waits, logged = self._tell(term, made, seen)
         return Pass(granted.run_ids, tuple(refused), waits, logged, bool(granted.held_up))
-
-    def play(self) -> Explained | None:
-        """Play the queue forward and keep what comes of it, where this one leads the pool.
-
-        For a thread of its own: it takes seconds where the queue is long.
-
-        Returns:
-            Why one of the runs waits, each in its turn; None where nobody waits.
-        """
-        if not self.leads:  # reading a long queue takes seconds, too
-            return None
-        now = read_pool(self._site, self._pool)
-        entries = now.waiting.entries
-        if not entries:
-            return None
-        self._site.ledger.starts.keep_played(self._pool, played_document(play(now)))
-        told = {run_id: self._explained.get(run_id, 0) for run_id in entries}
-        turn = min(told, key=lambda run_id: (told[run_id], entries[run_id].run.submitted_s))
-        self._explained = {**told, turn: max(told.values()) + 1}
-        found = why(self._site, entries[turn].record)
-        return None if found is None else Explained(entries[turn].record, found)
 
     def _keep_up(self, seen: PoolSnapshot, nodes: set[str]) -> list[str]:
         """Remember who waits now; gives runs whose next attempt no node could hold."""

@@ -16,6 +16,7 @@ from headway.clock import SystemClock
 from headway.credentials import Address
 from headway.errors import InvalidInput, LedgerUnreachable, TermOver
 from headway.gateway.submit import rehearse
+from headway.leader.play import play_queue
 from headway.leader.settings_blocks import keep_blocks
 from headway.ledger.audit_log import Act
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
@@ -43,7 +44,7 @@ from headway.this_node import adopt, heartbeat, join_site, os_user, read_node
 from headway.views.queue_document import line_views, waiting_of
 from headway.views.queue_table import start_text
 from headway.views.site_snapshot import progress_of_runs
-from headway.views.why_document import why_text, why_view
+from headway.views.why_document import why_view
 from headway.worker.housekeeping import adopt_settings
 from headway.worker.pool import PrefectPool
 from tests.support.api import MEMBER, bearer, serving
@@ -249,7 +250,7 @@ def test_everybody_is_told_the_same_start(sites) -> None:
     entry, *_ = rehearse(here, job_from_document(offers[3].document), pool="gpu", queue="default")
     # The queue is played for it: what is known of one like run leaves much open.
     assert entry.earliest_at < at + timedelta(seconds=300) < entry.latest_at
-    line.play()
+    play_queue(here, "gpu", {})
     line.run_pass()
     kept = here.ledger.starts.of_waiting(list(queue))
     assert all(rows[0].at_submission for rows in kept.values())
@@ -281,7 +282,10 @@ def test_it_is_said_why_a_run_waits_and_what_would_start_it_earlier(sites) -> No
     change = changes["resources.host_memory"]
     assert change["starts_now"]
     # In turn each page has it.
-    pages = {each.record.name: why_text(*each) for each in (line.play(), line.play())}
+    first = play_queue(here, "gpu", {})
+    names = {each.run_id: each.name for each in (ahead, waits)}
+    second = play_queue(here, "gpu", first.turns)
+    pages = {names[each.run_id]: each.text for each in (first, second)}
     assert pages.keys() == {"job-1", "job-2"}
     assert f"- {change['text']}: now\n" in pages["job-2"].replace("\\", "")
     assert "- job-0 on " in pages["job-2"]

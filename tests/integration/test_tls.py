@@ -207,7 +207,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found.setdefault("port", port)  # the pages of sessions come second
         return mock.Mock()
 
-    monkeypatch.setattr("headway.gateway.apart.fork_helper", lambda: None)
+    monkeypatch.setattr("headway.node.apart.fork_helper", lambda: None)
     monkeypatch.setattr("headway.node.protocols.listening", listening)
     monkeypatch.setattr("uvicorn.Server.run", note)
     return found

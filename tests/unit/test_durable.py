@@ -11,7 +11,7 @@ from headway.project import PACKAGE
 
 IN_PLACE = re.compile(r"\.write_(?:text|bytes)\(|\.replace\((?:path|self\._\w+)\)")
 MAY_WRITE_IN_PLACE = {
-    "gateway/apart.py",  # what the kernel is told of its process
+    "node/apart.py",  # what the kernel is told of its process
     "node/forkedprocess.py",  # the kernel's file for a process's name
     "cgroups.py",  # the kernel's files
     "runtime/process/shim.py",

@@ -1,7 +1,7 @@
-"""What computes for long without a pause, in processes beside the gateway's.
+"""What computes for long without a pause, in processes beside the gateway's or the scheduler's.
 
 Python's own C code keeps the interpreter to itself while it reads megabytes of JSON: whoever asks
-the gateway would wait as long. A process that was forked before the gateway had any work forks
+the gateway would wait as long. A process that was forked before there was any work forks
 another one for each task. It begins within milliseconds, shares with the others what was imported,
 and gives all its memory back at its end.
 """
@@ -38,18 +38,18 @@ _helper: list[socket.socket] = []
 
 async def apart(
     site: Site,
-    team: str,
+    whose: str,
     function: Callable[[Site, Unpack[_Values]], _Result],
     *values: *_Values,
 ) -> _Result:
     """What *function* makes of *site* and *values*; these and the result can be pickled.
 
-    One at a time is done for each *team*.
+    One at a time is done for *whose*: a team, or a pool.
 
     Raises:
         HeadwayError: As *function* does, or its process broke off.
     """
-    async with _OF_A_TEAM.of(team), _AT_ONCE:
+    async with _OF_A_TEAM.of(whose), _AT_ONCE:
         if not _helper:
             return await in_thread(function, site, *values)
         return cast("_Result", await in_thread(_asked, (function, values)))
@@ -80,7 +80,7 @@ def fork_helper() -> None:
             try:
                 _work(descriptors[0])
             except Exception:
-                log.exception("a task apart from the gateway broke off")
+                log.exception("a task apart broke off")
             finally:
                 os._exit(0)
         os.close(descriptors[0])
@@ -92,7 +92,7 @@ def _asked(task: object) -> object:
         try:
             with there:
                 socket.send_fds(_helper[0], [b"1"], [there.fileno()])
-        except OSError:  # whoever brings the gateway back brings back what forks
+        except OSError:  # whoever brings this process back brings back what forks
             os.kill(os.getpid(), signal.SIGTERM)
         try:
             way.send(task)

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from headway.errors import HeadwayError, InvalidInput
-from headway.gateway import apart as apart_module
-from headway.gateway.apart import apart, fork_helper
+from headway.node import apart as apart_module
+from headway.node.apart import apart, fork_helper
 from headway.site import Site
 
 
