@@ -11,7 +11,7 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 from sqlalchemy import func
 from sqlalchemy.exc import DBAPIError
-from sqlmodel import select
+from sqlmodel import Session, select
 
 from headway.errors import LedgerUnreachable
 from headway.ledger.database import Database, Repository, shown
@@ -36,7 +36,7 @@ class Calls(Repository):
         if names:
             with self._database.transaction() as session:
                 for name in names:
-                    session.exec(select(func.pg_notify(_channel(name), run_id)))
+                    call(session, name, run_id)
 
     def wait(self, name: str, timeout_s: float) -> list[str]:
         """Wait for calls of *name*; the run of each, or ``""``. None came: no item.
@@ -79,6 +79,11 @@ class Calls(Repository):
 def scheduler_of(pool: str) -> str:
     """What the scheduler of *pool* is called here; no node is: names of nodes have no slash."""
     return f"{pool}/scheduler"
+
+
+def call(session: Session, name: str, run_id: str = "") -> None:
+    """Call *name*, see `Calls.send`, once the transaction of *session* has ended well."""
+    session.exec(select(func.pg_notify(_channel(name), run_id)))
 
 
 def _channel(name: str) -> str:

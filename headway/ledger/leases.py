@@ -1,6 +1,6 @@
 """Leases: the only place where resources are granted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from secrets import token_hex
@@ -14,6 +14,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from headway.errors import LeaseLost
 from headway.ledger.array_rows import array_is_full
 from headway.ledger.attempts import note_claim, note_end
+from headway.ledger.calls import call
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.fences import ended_before, fenced, given_back_before, leased
@@ -34,7 +35,7 @@ from headway.ledger.lease_rows import (
 )
 from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.run_rows import ask_for_least, move, run_row
-from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, RunRow
+from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, NodeRow, RunRow
 from headway.model.lease import ANY_PORT, Demand, Fence, Lease, Resource, Wait
 from headway.model.node import NodePorts, NodeReading, PortUse
 from headway.model.number_range import NumberRange
@@ -84,8 +85,8 @@ class Leases(Repository):
             reading: *node* now; can only make headroom smaller. The others go
                 by what the ledger has of them.
             ttl_s: The leases expire so long after their last renewal.
-            term: In which the scheduler grants it, by the ledger's readings; None where a flow
-                asks for itself.
+            term: In which the scheduler grants it, by the ledger's readings, and calls *node*; None
+                where a flow asks for itself.
             others: Nodes of the ranks 1, 2, …
             port_ranges: Of the teams that have a range of their own: from it alone, and without
                 one from none of these, come the ports that the job leaves to the node.
@@ -129,24 +130,10 @@ class Leases(Repository):
                 if isinstance(decision, Wait):
                     return decision
                 admits.append(decision)
-            named = [port for port in demand.ports if port != ANY_PORT]
-            told = [ANY_PORT] if others or needs_free_port(run.job) else []
-            ports: dict[str, dict[int, int]] = {}
-            for name in names if named or told else ():
-                there = rows[name].ports or NodePorts()
-                own = port_ranges.get(run.team)
-                rows_there = select(LeasePortRow.port).where(LeasePortRow.node == name)
-                found = leased_ports(
-                    [*named, *told],
-                    own or there.free,
-                    published=there.use is PortUse.PUBLISHED and not others,
-                    taken={*session.exec(rows_there), *busy[name]},
-                    not_of=() if own else port_ranges.values(),
-                )
-                if found is None:
-                    why = f"all ports {own or there.free} of node {name} are taken"
-                    return Wait(Resource.PORTS, why)
-                ports[name] = found
+            there = [rows[name] for name in names]
+            ports = _ports(session, run, demand, there, busy=busy, ranges=port_ranges)
+            if isinstance(ports, Wait):
+                return ports
             moment = now(session)
             expires_at = moment + timedelta(seconds=ttl_s)
             leases = [
@@ -178,6 +165,8 @@ class Leases(Repository):
             note_claim(session, run)
             run.resource, run.reason, run.expected_start_at = None, "", None
             session.flush()
+            if term is not None:
+                call(session, node)  # each at once: its program begins while others are granted
             return lease_from(session, leases[0])
 
     def take_up(self, fence: Fence) -> None:
@@ -415,6 +404,41 @@ class Leases(Repository):
 def _unstarted(node: str) -> SelectOfScalar[LeaseRow]:
     on_node = LeaseRow.node == node, LIVE, col(LeaseRow.start_by).is_not(None)
     return select(LeaseRow).where(*on_node).order_by("lease_id")
+
+
+def _ports(
+    session: Session,
+    run: RunRow,
+    demand: Demand,
+    nodes: Sequence[NodeRow],
+    *,
+    busy: Mapping[str, Iterable[int]],
+    ranges: Mapping[str, NumberRange],
+) -> dict[str, dict[int, int]] | Wait:
+    """By node, the ports that *run* gets there, see `leased_ports`; or why there are none.
+
+    A gang has a port more on each of *nodes*; so has a session, which serves it.
+    """
+    is_gang, own = len(nodes) > 1, ranges.get(run.team)
+    wanted = [port for port in demand.ports if port != ANY_PORT]
+    if is_gang or needs_free_port(run.job):
+        wanted.append(ANY_PORT)
+    ports: dict[str, dict[int, int]] = {}
+    for node in nodes if wanted else ():
+        there = node.ports or NodePorts()
+        leased = select(LeasePortRow.port).where(LeasePortRow.node == node.name)
+        found = leased_ports(
+            wanted,
+            own or there.free,
+            published=there.use is PortUse.PUBLISHED and not is_gang,
+            taken={*session.exec(leased), *busy[node.name]},
+            not_of=() if own else ranges.values(),
+        )
+        if found is None:
+            why = f"all ports {own or there.free} of node {node.name} are taken"
+            return Wait(Resource.PORTS, why)
+        ports[node.name] = found
+    return ports
 
 
 def _held_up(session: Session, run: RunRow) -> Wait | None:

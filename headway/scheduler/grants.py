@@ -25,8 +25,6 @@ class Granted:
     """What of a plan was claimed."""
 
     run_ids: tuple[str, ...] = ()
-    nodes: frozenset[str] = frozenset()
-    """Where they are to be started."""
     held_up: frozenset[str] = frozenset()
     """Nodes on which more would start, but for claims that no flow process has taken up yet."""
 
@@ -44,8 +42,9 @@ def grant_starts(site: Site, term: Term, made: Plan, seen: PoolSnapshot, gates: 
     Raises:
         TermOver: Another scheduler leads the pool by now; what was granted before stays.
     """
-    started, nodes, held_up = list[str](), set[str](), set[str]()
+    started, held_up = list[str](), set[str]()
     counts, room, silent = QueueCounts.of(seen.holders), rooms(seen), silent_nodes(seen)
+    terms = lease_terms(site, None)
     for start in (entry for entry in made.entries if isinstance(entry, Start)):
         run, node = start.run, start.admits[0].node  # of a gang, rank 0's
         if room[node] <= 0:
@@ -68,18 +67,17 @@ def grant_starts(site: Site, term: Term, made: Plan, seen: PoolSnapshot, gates: 
             others=[admit.node for admit in start.admits[1:]],
             port_ranges=site.port_ranges,
             start_limit_s=CLAIM_LIMIT_S,
-            **lease_terms(site, said.runtime_high_s),
+            **terms | {"predicted_high_s": said.runtime_high_s},
         )
         if isinstance(answer, Lease):
             started.append(run.run_id)
-            nodes.add(node)
             counts.add(run.queue)
             room[node] -= 1
         elif answer.resource is Resource.PORTS:  # of its team, or of other programs: no plan knows
             site.ledger.runs.set_reason(
                 run.run_id, answer.resource, answer.reason, expected_start_at=None
             )
-    return Granted(tuple(started), frozenset(nodes), frozenset(held_up))
+    return Granted(tuple(started), frozenset(held_up))
 
 
 def _as_planned(site: Site, run: WaitingRun) -> tuple[Demand | None, Prediction | None]:

@@ -148,7 +148,7 @@ class PoolQueue:
             made = make_plan(queue, waiting, seen, known)
         granted = grant_starts(site, term, made, seen, gates)
         stops = mark_stops(site, term, made, seen, run_to_grow(made, seen, waiting, known))
-        site.ledger.calls.send(granted.nodes | stops)
+        site.ledger.calls.send(stops)
         self._held_up = granted.held_up
         give_back_untaken(site, seen)
         self._end_in_vain(seen)
