@@ -238,7 +238,7 @@ def _prune_data(
     site: "Site", older_than: str | None, *, ask: bool, dry_run: bool, machine: bool
 ) -> None:
     """Remove data sets that members have put and that no run has used for *older_than*."""
-    from headway.node.upload_pruning import remove_upload, unused_uploads
+    from headway.node.expiry import remove_upload, unused_uploads
     from headway.units import format_size
     from headway.views.fields import fields
 
@@ -269,7 +269,7 @@ def _on_this_node(site: "Site") -> "_Place":
 
 def _in_the_store(site: "Site") -> "_Place":
     from headway.errors import InvalidInput
-    from headway.node.store_pruning import stored_removals
+    from headway.node.expiry import stored_removals
     from headway.node.storing import remove_stored, store_of
 
     store = store_of(site.settings)

@@ -17,7 +17,7 @@ from headway.model.access import Caller, Scope, checked_name
 from headway.model.code import MOST_MANIFEST_BYTES, CodeManifest
 from headway.model.code_frames import MOST_FRAMES_BYTES, split
 from headway.node.apart import apart
-from headway.node.code_pruning import prune_code
+from headway.node.expiry import prune_code
 from headway.node.shares import TeamLimiters, in_thread
 from headway.policy.code_retention import TEAM_BYTES
 from headway.site import Site

@@ -26,8 +26,8 @@ from headway.model.upload import (
     UploadManifest,
 )
 from headway.node.apart import apart
+from headway.node.expiry import remove_upload
 from headway.node.shares import TeamLimiters, in_thread
-from headway.node.upload_pruning import remove_upload
 from headway.policy.rate_limit import Rate
 from headway.site import Site
 from headway.units import MIB, format_size

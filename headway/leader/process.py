@@ -42,7 +42,7 @@ from headway.scheduler.queue_janitor import QueueJanitor
 from headway.site import Site, current_site
 from headway.worker.housekeeping import mend
 from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
-from headway.worker.tasks import NowAndThen, go_on
+from headway.worker.tasks import NowAndThen, run_periodically
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Scheduler:
                 (self._listen, "no events from Prefect", LISTEN_AGAIN_S, None),
                 (self._hear, "no calls of nodes", LISTEN_AGAIN_S, None),
             ):
-                tasks.start_soon(go_on, body, clock, without, every_s, wake)
+                tasks.start_soon(run_periodically, body, clock, without, every_s, wake)
             tasks.start_soon(self._go_on_leading, tasks.cancel_scope)
 
     async def _contend(self) -> bool:
@@ -131,7 +131,7 @@ class Scheduler:
                 scope.cancel()
 
         without = "whether it leads still is not known"
-        await go_on(contend, self._site.clock, without, _CONTEND_EVERY_S, None)
+        await run_periodically(contend, self._site.clock, without, _CONTEND_EVERY_S, None)
 
     async def _beat(self) -> None:
         scheduler_daemon(self._site.settings).beat()  # here: it says that this loop goes round

@@ -77,15 +77,19 @@ class Database:
         self._name = f"the ledger at {shown(engine)}, which is locked or slow"
         # The same pool: the option is told to each connection while it is lent.
         self._readers = engine.execution_options(postgresql_readonly=True)
+        self._of_one_moment = self._readers.execution_options(isolation_level="REPEATABLE READ")
 
     @contextmanager
-    def reading(self) -> Iterator[Session]:
+    def reading(self, *, one_moment: bool = False) -> Iterator[Session]:
         """One short transaction that only reads: it waits for no writer, and none for it.
+
+        Args:
+            one_moment: All of its questions see what was true at the first.
 
         Raises:
             LedgerUnreachable: The database does not answer, or it was asked to write.
         """
-        with self._session(self._readers) as session:
+        with self._session(self._of_one_moment if one_moment else self._readers) as session:
             yield session
 
     @contextmanager

@@ -58,7 +58,7 @@ class Pools(Repository):
             known: Runs whose details the reader has, each with the attempt they are of.
         """
         in_line = _in_line(pool)
-        with self._database.reading() as session:
+        with self._database.reading(one_moment=True) as session:  # none waits and holds at once
             query = select(RunRow.run_id, RunRow.attempt, RunRow.tag, RunRow.promised_at)
             rows = session.exec(query.where(*in_line)).all()
             waiting = {run_id: attempt for run_id, attempt, _, _ in rows}

@@ -28,9 +28,8 @@ from prefect.workers.base import (
 
 from headway.errors import HeadwayError
 from headway.ledger.calls import scheduler_of
-from headway.node.code_pruning import tidy_code
 from headway.node.daemon import revive_supervisor, worker_daemon
-from headway.node.environment_pruning import tidy_environments
+from headway.node.expiry import tidy_code, tidy_environments, tidy_store, tidy_uploads
 from headway.node.file_server import serve_files
 from headway.node.flowlock import FENCED, status_of
 from headway.node.forkstart import ENGINE, Program, fork
@@ -38,9 +37,7 @@ from headway.node.grants import NodeGrants
 from headway.node.janitor import Janitor
 from headway.node.prune import complete_removals, tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
-from headway.node.store_pruning import tidy_store
 from headway.node.storing import store_ended
-from headway.node.upload_pruning import tidy_uploads
 from headway.policy.claims import START_LIMIT_S
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
 from headway.prefect.client import FLOW
@@ -48,10 +45,10 @@ from headway.site import current_site
 from headway.this_node import heartbeat, join_site
 from headway.worker.flow_process import flow_environment, have_fork_server
 from headway.worker.housekeeping import adopt_settings, mend
-from headway.worker.old_runs import let_go
+from headway.worker.old_runs import delete_expired_runs
 from headway.worker.pool import PrefectPool
 from headway.worker.starts import Starts
-from headway.worker.tasks import NowAndThen, go_on
+from headway.worker.tasks import NowAndThen, run_periodically
 
 log = get_logger("worker.gpu-node")
 
@@ -147,7 +144,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             (self._hear, "no calls of the scheduler", _HEAR_AGAIN_S, None),
             (self._tell_scheduler, "the scheduler was not told", math.inf, self._news),
         ):
-            self._tasks.start_soon(go_on, body, clock, without, every_s, wake)
+            self._tasks.start_soon(run_periodically, body, clock, without, every_s, wake)
 
     def _leave(self, number: int, _frame: object) -> None:
         log.info("signal %d: the worker leaves, its runs go on", number)
@@ -324,7 +321,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             except Exception as error:  # noqa: BLE001 - the other steps are done all the same
                 failed.append(error)
         if self._house_kept:
-            await let_go(self._site, self._pool)
+            await delete_expired_runs(self._site, self._pool)
         if failed:
             raise failed[0]
 

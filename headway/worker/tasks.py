@@ -32,20 +32,20 @@ class NowAndThen:
         return True
 
 
-async def go_on(
-    body: Callable[[], Awaitable[object]],
+async def run_periodically(
+    task: Callable[[], Awaitable[object]],
     clock: Clock,
     without: str,
     every_s: float,
     wake: Event | None,
 ) -> None:
-    """Run *body* again and again; what it raises is logged and costs one turn.
+    """Run *task* again and again; what it raises is logged and costs one turn.
 
     A turn that takes long moves the next, which are not made up for. Trouble of
     the site is one line of the log; everything else a traceback, since nobody foresaw it.
 
     Args:
-        body: One turn.
+        task: One turn.
         clock: Measures the turns.
         without: What is missing after a turn that failed, such as ``no heartbeat``.
         every_s: From the begin of one turn to that of the next; infinity where only *wake* counts.
@@ -57,7 +57,7 @@ async def go_on(
         if wake is not None:
             wake.clear()
         try:
-            await body()
+            await task()
         except (httpx.HTTPError, HeadwayError) as error:
             log.warning("%s: %s", without, error)
         except Exception:  # a supervisor's loop: it must outlive what nobody foresaw

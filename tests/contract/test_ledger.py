@@ -24,7 +24,7 @@ from headway.errors import (
     NodeNameTaken,
     RunUnknown,
 )
-from headway.ledger import Ledger, database
+from headway.ledger import Ledger, database, pools
 from headway.ledger.renewals import RenewalAnswer
 from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
@@ -115,6 +115,26 @@ def granted(ledger: Ledger, run_id: str, demand: Demand | None = None) -> Lease:
     lease = admit(ledger, run_id, demand)
     assert isinstance(lease, Lease)
     return lease
+
+
+def test_no_run_waits_and_holds_a_place_in_one_snapshot(
+    ledger: Ledger, ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue(ledger, "a")
+    read = pools.live_leases
+
+    def granted_meanwhile(*args: Any) -> Any:
+        other = Ledger.open(ledger_url)
+        assert isinstance(admit(other, "a"), Lease)
+        other.close()
+        return read(*args)
+
+    monkeypatch.setattr(pools, "live_leases", granted_meanwhile)
+    seen = ledger.pools.snapshot("gpu", {})
+    assert (set(seen.waiting), seen.leases) == ({"a"}, ())
+    monkeypatch.undo()
+    seen = ledger.pools.snapshot("gpu", {})
+    assert (set(seen.waiting), [lease.run_id for lease in seen.leases]) == (set(), ["a"])
 
 
 def test_a_run_is_put_into_the_line_once(ledger: Ledger) -> None:

@@ -17,8 +17,8 @@ from headway.ledger.records import RunRecord
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.node import storing
+from headway.node.expiry import tidy_store
 from headway.node.prune import removals, remove, tidy
-from headway.node.store_pruning import tidy_store
 from headway.node.storing import store_ended
 from headway.run.here import log_path
 from headway.settings import Settings

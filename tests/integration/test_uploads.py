@@ -28,7 +28,7 @@ from headway.model.job import Dataset
 from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.model.upload import UPLOAD_CHUNK_BYTES, UploadFile, UploadManifest
-from headway.node.upload_pruning import remove_upload, tidy_uploads, unused_uploads
+from headway.node.expiry import remove_upload, tidy_uploads, unused_uploads
 from headway.policy.rate_limit import Rate
 from headway.run.uploads import UploadReader
 from headway.settings import Settings

@@ -10,7 +10,7 @@ import pytest
 from prefect.exceptions import ObjectNotFound
 
 from headway.worker import old_runs
-from headway.worker.old_runs import let_go
+from headway.worker.old_runs import delete_expired_runs
 from headway.worker.pool import PrefectPool
 
 RUNS = [str(UUID(int=number)) for number in range(3)]
@@ -36,7 +36,7 @@ class Prefect:
 
 
 def test_they_go_from_prefect_and_then_from_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(old_runs, "old_rows", lambda _: RUNS)
+    monkeypatch.setattr(old_runs, "_expired", lambda _: RUNS)
     monkeypatch.setattr(old_runs, "_AT_ONCE", 2)
     prefect, gone = Prefect(), list[list[str]]()
     client: Any = prefect
@@ -44,13 +44,13 @@ def test_they_go_from_prefect_and_then_from_the_ledger(monkeypatch: pytest.Monke
     site: Any = SimpleNamespace(
         ledger=SimpleNamespace(old_runs=SimpleNamespace(remove=gone.append))
     )
-    assert asyncio.run(let_go(site, pool)) == 3
+    assert asyncio.run(delete_expired_runs(site, pool)) == 3
     assert prefect.removed == [RUNS[0], RUNS[2]]
     assert gone == [RUNS[:2], RUNS[2:]]
     prefect.fails_at, gone[:] = RUNS[0], []
-    assert asyncio.run(let_go(site, pool)) == 2  # it keeps no other from going
+    assert asyncio.run(delete_expired_runs(site, pool)) == 2  # it keeps no other from going
     assert gone == [RUNS[1:2], RUNS[2:]]
     prefect.away = True
     with pytest.raises(httpx.ConnectError):
-        asyncio.run(let_go(site, pool))
+        asyncio.run(delete_expired_runs(site, pool))
     assert len(gone) == 2  # the next hour asks for the same again

@@ -19,7 +19,7 @@ from headway.model.node import HostReading, NodeReading
 from headway.units import GIB
 from headway.worker import gpu_node
 from headway.worker.gpu_node import GpuNodeWorker
-from headway.worker.tasks import go_on
+from headway.worker.tasks import run_periodically
 
 
 def for_turns(*tasks: Callable[[], Awaitable[None]], until: Event) -> None:
@@ -48,7 +48,9 @@ def test_what_a_turn_raises_is_logged_and_costs_one_turn(
 
     logging.getLogger("prefect").propagate = True
     with caplog.at_level(logging.WARNING):
-        for_turns(lambda: go_on(body, SystemClock(), "nothing done", 0.0, None), until=done)
+        for_turns(
+            lambda: run_periodically(body, SystemClock(), "nothing done", 0.0, None), until=done
+        )
     first = next(each for each in caplog.records if "nothing done" in each.getMessage())
     assert (first.exc_info is None) == isinstance(error, HeadwayError)
 
@@ -65,8 +67,8 @@ def test_a_task_that_hangs_delays_no_other() -> None:
             done.set()
 
     for_turns(
-        lambda: go_on(hang, SystemClock(), "house not kept", 0.0, None),
-        lambda: go_on(beat, SystemClock(), "no heartbeat", 0.0, None),
+        lambda: run_periodically(hang, SystemClock(), "house not kept", 0.0, None),
+        lambda: run_periodically(beat, SystemClock(), "no heartbeat", 0.0, None),
         until=done,
     )
 
@@ -84,7 +86,7 @@ def test_a_turn_begins_when_it_is_woken() -> None:
             await anyio.sleep(0.01)
             wake.set()
 
-    for_turns(lambda: go_on(body, SystemClock(), "", math.inf, wake), waker, until=done)
+    for_turns(lambda: run_periodically(body, SystemClock(), "", math.inf, wake), waker, until=done)
 
 
 def test_the_heartbeat_goes_on_while_the_engine_and_every_other_thread_hang(
@@ -146,10 +148,10 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     monkeypatch.setattr(gpu_node, "tidy_environments", pruned.append)
     monkeypatch.setattr(gpu_node, "complete_removals", completed.append)
 
-    async def let_go(site: object, _: object) -> None:
+    async def deleted(site: object, _: object) -> None:
         pruned.append(site)
 
-    monkeypatch.setattr(gpu_node, "let_go", let_go)
+    monkeypatch.setattr(gpu_node, "delete_expired_runs", deleted)
     worker: Any = GpuNodeWorker(work_pool_name="p")
     worker._site, worker._pool, worker._house_kept = "site", "pool", False
     asyncio.run(worker._prune())

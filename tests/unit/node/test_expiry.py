@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.node.environment_pruning import tidy_environments
+from headway.node.expiry import tidy_environments
 from headway.run.environment import LOCK, SEALED, lock_of
 from headway.run.environment_pruning import KEEP_S, prune_environments
 from headway.testing.clock import FakeClock
