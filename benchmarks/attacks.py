@@ -45,6 +45,7 @@ from headway.ledger import Ledger  # noqa: E402
 from headway.model.access import Scope  # noqa: E402
 from headway.model.session import session_path  # noqa: E402
 from tests.support.api import MEMBER, bearer  # noqa: E402
+from tests.support.burst import lowest_priority  # noqa: E402
 from tests.support.site import LiveSite, live_site, wait_for  # noqa: E402
 
 MIB = 1 << 20
@@ -341,14 +342,6 @@ def _pss_bytes(pid: int) -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1]) << 10
     return 0
-
-
-def lowest_priority() -> None:
-    """Leave the processors to all others, also those of other sessions."""
-    os.setsid()
-    os.nice(19)
-    with suppress(OSError):
-        Path("/proc/self/autogroup").write_text("19")
 
 
 def attacked(target: Target, name: str) -> multiprocessing.Process:

@@ -5,9 +5,11 @@
 
 Each worker is the real one, a process of its own with a home of its own; its runtime and its
 sensors are the fakes of the tests, put in from here, and the steps of a run are the real ones. A
-node has one GPU, and each run takes one for --seconds. With --waiting so many runs wait from the
-begin, in the ledger and in Prefect, in the place of those that are handed in: for one number of
-nodes, since they do not end.
+node has one GPU, and each run takes one for --seconds. Workers have the lowest priority, since they
+stand for machines of their own: programs start late where all of them share few processors.
+
+With --waiting so many runs wait from the begin, in the ledger and in Prefect, in the place of those
+that are handed in: for one number of nodes, since they do not end.
 
 Prints for each N, idle: queries a second of the ledger and of Prefect, processor time of a worker
 and of the server, memory of a worker; and under load, N x rounds runs: what a run takes more, the
@@ -60,7 +62,7 @@ from headway.testing.runtime import FakeMachine, FakeRuntime, Script  # noqa: E4
 from headway.testing.telemetry import FakeGpus, FakeHost  # noqa: E402
 from headway.units import GIB  # noqa: E402
 from tests.support import postgresql  # noqa: E402
-from tests.support.burst import cpu_s  # noqa: E402
+from tests.support.burst import cpu_s, lowest_priority  # noqa: E402
 from tests.support.site import BIN, LiveSite, free_port, let_through, wait_for  # noqa: E402
 
 JOB = {
@@ -141,7 +143,7 @@ def attempt(site: Site, run_id: str) -> None:
 
 
 def be_node(name: str, scratch: Path) -> None:
-    """Be the worker of one node, until it is killed."""
+    """Be the worker of one node, on a machine of its own as far as may be, until it is killed."""
     from concurrent.futures import ThreadPoolExecutor
 
     from prefect.client.orchestration import get_client
@@ -151,6 +153,7 @@ def be_node(name: str, scratch: Path) -> None:
     from headway.node.sampler import Sampler
     from headway.worker import gpu_node
 
+    lowest_priority()
     home = scratch / name
     os.environ |= {"HEADWAY_NODE": name, "HEADWAY_HOME": str(home)}
     site = FakeSite(read_settings(), SystemClock())

@@ -1,8 +1,11 @@
 """Many short jobs handed in at once on one site, and what becomes of them."""
 
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -98,6 +101,14 @@ def cpu_by_process(settings: Settings) -> dict[str, float]:
         "flows": (pid := running_server(settings.state_dir)) and psutil.Process(pid),
     }
     return {name: cpu_s(root) for name, root in pids.items() if root}
+
+
+def lowest_priority() -> None:
+    """Leave the processors to all others, also those of other sessions."""
+    os.setsid()
+    os.nice(19)
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text("19")
 
 
 def cpu_s(root: psutil.Process) -> float:
