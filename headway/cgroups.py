@@ -204,7 +204,7 @@ class Cgroups:
         folder, names = self._folder(self._memory, group), _V1 if self._memory else _V2
         if folder is None:
             return None
-        folder.mkdir(parents=True, exist_ok=True)
+        _have_passable(folder, group)
         if names is _V2:
             self._have_controller(folder, "memory")
         self.limit_connections(group, most_bytes)
@@ -245,7 +245,7 @@ class Cgroups:
         folder = self._freezer(group)
         if folder is None:
             return None
-        folder.mkdir(parents=True, exist_ok=True)
+        _have_passable(folder, group)
         return folder / "cgroup.procs"
 
     def _freezer(self, group: str) -> Path | None:

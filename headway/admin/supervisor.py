@@ -156,7 +156,8 @@ def keep(kept: Kept, clock: Clock, leave: threading.Event) -> None:
 
 def main() -> None:
     """Be the supervisor of the site that the environment names."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    # Prefect has set up the root logger, where this was forked or has imported it.
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question
     settings, clock, leave = read_settings(), SystemClock(), threading.Event()
     daemon = supervisor_daemon(settings)

@@ -309,7 +309,8 @@ async def _main(site: Site) -> None:
 
 def main() -> None:
     """Be the scheduler of this node's pool where nobody else is."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    # Prefect has set up the root logger, where this was forked or has imported it.
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question
     # What it is doing is done anew by who leads next; grants stay where they are.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))

@@ -76,8 +76,6 @@ def run_forked(
     _lock(state_dir, note)
     if _prefect_environment() not in read:
         _refresh_prefect()  # a tenth of a second
-    if program.log is not None:
-        logging.getLogger().handlers.clear()  # Prefect's: a daemon says where its own words go
     # It is imported already, and nothing that it has made is shared with what runs now.
     warnings.filterwarnings("ignore", category=RuntimeWarning, module="runpy")
     try:

@@ -203,7 +203,10 @@ def _why(what: Stop | Kill) -> str:
 
 def main() -> None:
     """Be this node's guard."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    # Prefect has set up the root logger, where this was forked or has imported it.
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True
+    )
     site = current_site()
     guard_daemon(site.settings).claim()
     guard = Guard(site)

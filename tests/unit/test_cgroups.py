@@ -1,6 +1,7 @@
 """Limits and use of control groups, both versions, in made-up trees of files."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -169,12 +170,21 @@ def test_cpus_are_a_weight_in_both_versions(groups: Cgroups, tmp_path: Path) -> 
     assert first.door("/headway/run") == tmp_path / "cpu/headway/run/cgroup.procs"
 
 
-def test_a_group_can_be_passed_whatever_the_umask_is(groups: Cgroups, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda groups: groups.weigh("/headway/run", 1.0),
+        lambda groups: groups.freezable("/headway/run"),
+    ],
+)
+def test_a_group_can_be_passed_whatever_the_umask_is(
+    groups: Cgroups, tmp_path: Path, make: Callable[[Cgroups], object]
+) -> None:
     """An engine that remaps users looks at it as nobody in particular."""
     (tmp_path / "fs").mkdir()
     before = os.umask(0o077)
     try:
-        groups.weigh("/headway/run", 1.0)
+        make(groups)
     finally:
         os.umask(before)
     for group in ("fs/headway", "fs/headway/run"):
