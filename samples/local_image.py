@@ -174,7 +174,7 @@ def samples_root() -> bytes:
 
 def _add_packages(image: _Image, names: Iterable[str]) -> None:
     """Add installed distributions, and what they require, where Python looks for them."""
-    target = Path(sysconfig.get_path("stdlib")) / "site-packages"
+    target = packages_folder(Path(sys.executable).resolve())
     waiting, seen = [Requirement(name) for name in names], set[str]()
     while waiting:
         requirement = waiting.pop()
@@ -188,6 +188,13 @@ def _add_packages(image: _Image, names: Iterable[str]) -> None:
             unwanted = {"tests", "__pycache__", ".."} & set(file.parts)
             if not unwanted and source.is_file():
                 image.file(str(target / file), source)
+
+
+def packages_folder(python: Path) -> Path:
+    """Where the interpreter at *python* looks for packages: Debian's own has another place."""
+    ask = [python, "-I", "-c", "import site; print(site.getsitepackages()[0])"]
+    said = subprocess.run(ask, check=True, capture_output=True, text=True)
+    return Path(said.stdout.strip())
 
 
 def _applies(requirement: Requirement) -> bool:

@@ -1,6 +1,10 @@
 """The demo's image on machines that lack one thing or another."""
 
+import os
 import subprocess
+import sys
+import sysconfig
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -54,6 +58,26 @@ def test_an_image_needs_no_busybox(docker_engine: None, monkeypatch: pytest.Monk
     try:
         shell = ["sh", "-c", 'exec "$@"', "headway", "python", "-c", "print(6 * 7)"]
         assert client.containers.run(tag, shell, remove=True, network_mode="none") == b"42\n"
+    finally:
+        client.images.remove(tag, force=True)
+        client.close()
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("python", [Path("/usr/bin/python3"), Path(sys.executable)], ids=str)
+def test_the_image_of_any_python_finds_its_packages(docker_engine: None, python: Path) -> None:
+    """Debian's own looks for them in another folder than one that was built from source."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    if Path(python).resolve().name != version:
+        pytest.skip(f"no {version} at {python}, for which the packages here were made")
+    tag = "headway-test/any-python:local"
+    make = f"from samples.local_image import build; build('python', '{tag}', packages=['joblib'])"
+    here = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")}
+    subprocess.run([python, "-c", make], check=True, env=here, cwd=Path(local_image.__file__).parents[1])
+    client = docker.from_env()
+    try:
+        say = ["python", "-c", "import joblib; print('found')"]
+        assert client.containers.run(tag, say, remove=True, network_mode="none") == b"found\n"
     finally:
         client.images.remove(tag, force=True)
         client.close()
