@@ -120,6 +120,12 @@ class Site:
             else self._processes(asks_nothing)
         )
 
+    def why_no_engine(self) -> str:
+        """Why programs are started as processes, where they are."""
+        if self.settings.runtime != "auto":
+            return "as HEADWAY_RUNTIME says"
+        return self._engine(ContainerPolicy()).engine.why_none()
+
     def _settled(self) -> RuntimeKind | None:
         if self.settings.runtime != "auto":
             return RuntimeKind(self.settings.runtime)

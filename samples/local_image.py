@@ -192,7 +192,7 @@ def _add_packages(image: _Image, names: Iterable[str]) -> None:
 
 def packages_folder(python: Path) -> Path:
     """Where the interpreter at *python* looks for packages: Debian's own has another place."""
-    ask = [python, "-I", "-c", "import site; print(site.getsitepackages()[0])"]
+    ask = [str(python), "-I", "-c", "import site; print(site.getsitepackages()[0])"]
     said = subprocess.run(ask, check=True, capture_output=True, text=True)
     return Path(said.stdout.strip())
 

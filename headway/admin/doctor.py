@@ -131,9 +131,7 @@ def _runtime(site: Site) -> tuple[bool, str]:
     runtime.containers()
     weak = " ".join(runtime.weaknesses())
     if runtime.kind is RuntimeKind.PROCESS:
-        told = site.settings.runtime != "auto"
-        why = "as HEADWAY_RUNTIME says" if told else "no container engine answers"
-        return True, f"process ({why}). {weak}"
+        return True, f"process ({site.why_no_engine()}). {weak}"
     return True, f"{runtime.kind.value}. {weak}" if weak else runtime.kind.value
 
 

@@ -29,6 +29,7 @@ from headway.node.daemon import guard_daemon, supervisor_note, worker_daemon
 from headway.node.probing import probe_node
 from headway.prefect.auth import have_auth, site_auth
 from headway.prefect.client import PrefectServer
+from headway.runtime.port import RuntimeKind
 from headway.site import Site
 from headway.this_node import check_name
 
@@ -61,6 +62,8 @@ def _bring_up(site: Site, say: Say) -> dict[str, Any]:
             # Here, where somebody reads why it cannot be.
             check_name(site.ledger, settings)
             site.choose_runtime()
+            if site.runtime.kind is RuntimeKind.PROCESS:
+                say(f"programs run as plain processes: {site.why_no_engine()}")
         started, registered = (_node if settings.is_guest else _site)(site, say)
         start_supervisor(settings)
     gateway = noted_gateway(settings)

@@ -24,6 +24,8 @@ _LIST_S = 120.0
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _CUT = "\n[cut: the diff goes on]\n"
 _MOST_NESTED = 16
+_HOME_MARK = "/node.id"
+"""What each home of headway's has: the keys of a site in it never travel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,14 @@ def pack(folder: Path) -> PackedFolder:
     if not folder.is_dir():
         raise InvalidInput(_FIELD, str(folder), "no folder is there; give one, such as .")
     root = folder.resolve()
-    names = sorted(set(_names(root)))
-    files = [found for name in names if (found := _file(root, name)) is not None]
+    if root in (Path.home().resolve(), Path(root.anchor)):
+        # Keys, passwords and the rest of an account would travel with the program.
+        allowed = "a program is sent with its folder, and this one holds more than a program: "
+        raise InvalidInput(_FIELD, str(root), allowed + "put it in a folder of its own")
+    names = set(_names(root))
+    homes = tuple(name.removesuffix("node.id") for name in names if name.endswith(_HOME_MARK))
+    names = {name for name in names if not name.startswith(homes)}
+    files = [found for name in sorted(names) if (found := _file(root, name)) is not None]
     return PackedFolder(root, CodeManifest.of(files, *_provenance(root)))
 
 

@@ -73,7 +73,9 @@ def test_the_image_of_any_python_finds_its_packages(docker_engine: None, python:
     tag = "headway-test/any-python:local"
     make = f"from samples.local_image import build; build('python', '{tag}', packages=['joblib'])"
     here = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")}
-    subprocess.run([python, "-c", make], check=True, env=here, cwd=Path(local_image.__file__).parents[1])
+    subprocess.run(
+        [python, "-c", make], check=True, env=here, cwd=Path(local_image.__file__).parents[1]
+    )
     client = docker.from_env()
     try:
         say = ["python", "-c", "import joblib; print('found')"]

@@ -1,9 +1,11 @@
 """One Docker engine: the connection to it, what it can do, and its errors made ours."""
 
+import getpass
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -61,10 +63,22 @@ class Engine:
 
         A socket that this user may not open is somebody else's engine.
         """
+        return self._socket is None or os.access(self._socket, os.R_OK | os.W_OK)
+
+    def why_none(self) -> str:
+        """Why none is used: none answers, or this user may not speak to the one there is."""
+        if self._socket is None or not self._socket.is_socket() or self.expected():
+            return "no container engine answers"
+        return (
+            f"the container engine at {self._socket} is closed to {getpass.getuser()}: "
+            "let this user join the group of that file (most often: docker), log in again, and "
+            "do `headway down` and `headway up`"
+        )
+
+    @property
+    def _socket(self) -> Path | None:
         scheme, _, path = self.address.partition("://")
-        if "unix" not in scheme:
-            return True
-        return os.access(f"/{path.lstrip('/')}", os.R_OK | os.W_OK)
+        return Path("/", path) if "unix" in scheme else None
 
 
 @contextmanager

@@ -56,6 +56,22 @@ def test_without_a_repository_ignore_files_hold_all_the_same(project: Path) -> N
     ]  # fmt: skip
 
 
+def test_a_home_of_headways_never_travels(project: Path) -> None:
+    """With it the keys of a site would have."""
+    write(project, {".site/node.id": "1", ".site/token": "secret", ".site/state/a.log": "said"})
+    assert names(project) == [".gitignore", "src/net.py", "train.py"]
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["home", "root"])
+def test_an_account_is_not_sent_with_a_program(
+    project: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    """Its keys and the site of who has one there would travel."""
+    monkeypatch.setenv("HOME", str(project))
+    with pytest.raises(InvalidInput, match="put it in a folder of its own"):
+        pack(project if own else Path("/"))
+
+
 def test_a_repository_gives_what_it_tracks_its_commit_and_the_change(project: Path) -> None:
     git(project, "init", "--quiet")
     git(project, "add", "-f", "train.py", "data/big.bin", "src")
