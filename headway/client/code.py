@@ -7,8 +7,8 @@ from typing import Any
 from headway.client.connection import Connection, Json
 from headway.code.folder import Sent, pack
 from headway.errors import GatewayUnreachable
-from headway.model.code import CodeManifest
 from headway.model.code_frames import joined
+from headway.model.sent_files import Manifest
 
 
 def send_code(gateway: Connection, folder: Path, *, team: str, sent: Sent | None) -> str:
@@ -25,7 +25,7 @@ def send_code(gateway: Connection, folder: Path, *, team: str, sent: Sent | None
     if missing and (left := _missing(gateway, packed.manifest, team)):
         cause = f"{len(left)} parts of {packed.folder} did not arrive"
         raise GatewayUnreachable(gateway.url, cause)
-    return packed.manifest.code_id
+    return packed.manifest.content_id
 
 
 def with_code(gateway: Connection, job: Mapping[str, Any], *, sent: Sent | None) -> Json:
@@ -39,7 +39,7 @@ def with_code(gateway: Connection, job: Mapping[str, Any], *, sent: Sent | None)
     return {**job, "workdir": "", "code": code}
 
 
-def _missing(gateway: Connection, manifest: CodeManifest, team: str) -> set[str]:
+def _missing(gateway: Connection, manifest: Manifest, team: str) -> set[str]:
     found = gateway.send("/code", manifest.text, {"team": team})["missing"]
     # A gateway is no reason to send anything but parts of this folder.
     return manifest.chunks.keys() & set(found)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from headway.client.connection import Connection, Json
 from headway.clock import Clock
+from headway.code.folder import PackedFolder
 from headway.errors import GatewayUnreachable, InvalidInput
-from headway.model.upload import UPLOAD_CHUNK_BYTES, UploadFile, UploadManifest
+from headway.model.sent_files import SentFile
+from headway.model.upload import DATA, UploadManifest
 
 Told = Callable[[str, int, int], None]
 """Is told what is being done (``reading`` or ``sending``), how many bytes are done, of how many."""
@@ -25,14 +27,14 @@ def put_data(gateway: Connection, path: Path, name: str, *, told: Told, clock: C
         InvalidInput: It cannot travel, or the name is another data set's.
         GatewayUnreachable: It did not answer for several tries; the same again goes on.
     """
-    manifest = read_data(path, told)
+    packed = _read(path, told)
     for left in reversed(range(_TRIES)):
         try:
-            found = gateway.send("/data", manifest.text, {"name": name})
+            found = gateway.send("/data", packed.manifest.text, {"name": name})
             missing = set(found["missing"])
             if not missing:
                 return found
-            _send(gateway, path, manifest, missing, told)
+            _send(gateway, packed, missing, told)
         except GatewayUnreachable:
             if not left:
                 raise
@@ -40,7 +42,7 @@ def put_data(gateway: Connection, path: Path, name: str, *, told: Told, clock: C
     raise GatewayUnreachable(gateway.url, f"parts of {path} did not arrive")
 
 
-def read_data(path: Path, told: Told) -> UploadManifest:
+def _read(path: Path, told: Told) -> PackedFolder:
     """What is at *path*, which is read as a whole for that.
 
     Raises:
@@ -59,11 +61,11 @@ def read_data(path: Path, told: Told) -> UploadManifest:
                 chunks.append(hashlib.sha256(data).hexdigest())
                 told("reading", done + size, total)
             done += size
-            files.append(UploadFile(each, size, tuple(chunks)))
+            files.append(SentFile(each, size, tuple(chunks)))
     except OSError as error:
         allowed = f"it cannot be read ({error.strerror}); give a file or a directory"
         raise InvalidInput("data", str(path), allowed) from None
-    return UploadManifest.of(files, is_directory=is_directory)
+    return PackedFolder(root, UploadManifest.of(files, is_directory=is_directory))
 
 
 def _names(folder: Path) -> Iterator[str]:
@@ -84,29 +86,13 @@ def _content(path: Path) -> Iterator[bytes]:
     with os.fdopen(os.open(path, _OPEN), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise InvalidInput("data", str(path), "it is no regular file: leave it out")
-        while data := file.read(UPLOAD_CHUNK_BYTES):
+        while data := file.read(DATA.chunk_bytes):
             yield data
 
 
-def _send(
-    gateway: Connection,
-    path: Path,
-    manifest: UploadManifest,
-    missing: set[str],
-    told: Told,
-) -> None:
-    total, done = sum(manifest.chunks[each] for each in missing), 0
-    root = path if manifest.is_directory else path.parent
-    for file in manifest.files:
-        if missing.isdisjoint(file.chunks):
-            continue
-        for sha256, data in zip(file.chunks, _content(root / file.path), strict=False):
-            if sha256 not in missing:
-                continue
-            if hashlib.sha256(data).hexdigest() != sha256:
-                allowed = "it was changed while it was sent: put it again"
-                raise InvalidInput("data", file.path, allowed)
-            gateway.send("/data/chunks", data, {})
-            missing.discard(sha256)
-            done += len(data)
-            told("sending", done, total)
+def _send(gateway: Connection, packed: PackedFolder, missing: set[str], told: Told) -> None:
+    total, done = sum(packed.manifest.chunks[each] for each in missing), 0
+    for data in packed.chunks(missing):
+        gateway.send("/data/chunks", data, {})
+        done += len(data)
+        told("sending", done, total)

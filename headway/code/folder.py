@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import InvalidInput, shown
-from headway.model.code import CHUNK_BYTES, FIELD, MOST_DIFF_BYTES, CodeFile, CodeManifest
-from headway.model.sent_files import check_path
+from headway.model.code import CODE, FIELD, MOST_DIFF_BYTES, CodeManifest
+from headway.model.sent_files import Manifest, SentFile, check_path
 
 Sent = Callable[[int, int], None]
 """Is told how many bytes have been sent, and of how many."""
-_FIELD = "workdir"
 _LIST_S = 120.0
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _CUT = "\n[cut: the diff goes on]\n"
@@ -33,7 +32,7 @@ class PackedFolder:
     """A folder as it was read."""
 
     folder: Path
-    manifest: CodeManifest
+    manifest: Manifest
 
     def chunks(self, wanted: set[str]) -> Iterator[bytes]:
         """The content of those chunks that are *wanted*, each once.
@@ -46,10 +45,11 @@ class PackedFolder:
             for number, sha256 in enumerate(file.chunks):
                 if sha256 not in left:
                     continue
-                data = _chunk(self.folder / file.path, number)
+                limits = self.manifest.limits
+                data = _chunk(self.folder / file.path, number, limits.chunk_bytes)
                 if hashlib.sha256(data).hexdigest() != sha256:
-                    allowed = "it was changed while it was sent: hand the job in again"
-                    raise InvalidInput(_FIELD, file.path, allowed)
+                    allowed = "it was changed while it was sent: send it again"
+                    raise InvalidInput(limits.field, file.path, allowed)
                 left.discard(sha256)
                 yield data
 
@@ -61,23 +61,23 @@ def pack(folder: Path) -> PackedFolder:
         InvalidInput: It is no folder, too much would travel, or something that cannot.
     """
     if not folder.is_dir():
-        raise InvalidInput(_FIELD, str(folder), "no folder is there; give one, such as .")
+        raise InvalidInput(FIELD, str(folder), "no folder is there; give one, such as .")
     root = folder.resolve()
     if root in (Path.home().resolve(), Path(root.anchor)):
         # Keys, passwords and the rest of an account would travel with the program.
         allowed = "a program is sent with its folder, and this one holds more than a program: "
-        raise InvalidInput(_FIELD, str(root), allowed + "put it in a folder of its own")
+        raise InvalidInput(FIELD, str(root), allowed + "put it in a folder of its own")
     names = set(_names(root))
     homes = tuple(name.removesuffix("node.id") for name in names if name.endswith(_HOME_MARK))
     names = {name for name in names if not name.startswith(homes)}
     files = [found for name in sorted(names) if (found := _file(root, name)) is not None]
-    return PackedFolder(root, CodeManifest.of(files, *_provenance(root)))
+    return PackedFolder(root, CodeManifest.of(files, **_provenance(root)))
 
 
 def _names(folder: Path, depth: int = 0) -> Iterator[str]:
     """Paths below *folder* of all that is to travel; of a repository in it, too."""
     if depth > _MOST_NESTED:
-        raise InvalidInput(_FIELD, str(folder), "repositories lie in each other too deep")
+        raise InvalidInput(FIELD, str(folder), "repositories lie in each other too deep")
     wanted = ("ls-files", "-z", "--others", "--exclude-standard")
     if _git(folder, "rev-parse", "--git-dir", check=False) is not None:
         listed = _git(folder, *wanted, "--cached")
@@ -94,7 +94,7 @@ def _names(folder: Path, depth: int = 0) -> Iterator[str]:
             yield name
 
 
-def _file(root: Path, name: str) -> CodeFile | None:
+def _file(root: Path, name: str) -> SentFile | None:
     """One file; None where git tracks it and it is not there.
 
     A link to a file of the folder travels as a file; no other link does.
@@ -115,39 +115,39 @@ def _file(root: Path, name: str) -> CodeFile | None:
     if not stat.S_ISREG(seen.st_mode):
         if path.is_symlink():
             raise _no_link(name, "leads to no file")
-        raise InvalidInput(_FIELD, name, "it is no regular file; leave it out by .gitignore")
+        raise InvalidInput(FIELD, name, "it is no regular file; leave it out by .gitignore")
     size, chunks = 0, []
     for data in _content(real):
         size += len(data)
         chunks.append(hashlib.sha256(data).hexdigest())
-    return CodeFile(name, size, bool(seen.st_mode & stat.S_IXUSR), tuple(chunks))
+    return SentFile(name, size, tuple(chunks), bool(seen.st_mode & stat.S_IXUSR))
 
 
 def _no_link(name: str, why: str) -> InvalidInput:
     allowed = f"the link {why}; leave it out by .gitignore, or bring data as a dataset"
-    return InvalidInput(_FIELD, name, allowed)
+    return InvalidInput(FIELD, name, allowed)
 
 
 def _content(path: Path) -> Iterator[bytes]:
     with os.fdopen(os.open(path, _OPEN), "rb") as file:
-        while data := file.read(CHUNK_BYTES):
+        while data := file.read(CODE.chunk_bytes):
             yield data
 
 
-def _chunk(path: Path, number: int) -> bytes:
+def _chunk(path: Path, number: int, chunk_bytes: int) -> bytes:
     try:
         with os.fdopen(os.open(path, _OPEN), "rb") as file:
-            file.seek(number * CHUNK_BYTES)
-            return file.read(CHUNK_BYTES)
+            file.seek(number * chunk_bytes)
+            return file.read(chunk_bytes)
     except FileNotFoundError:
         return b""
 
 
-def _provenance(folder: Path) -> tuple[str, str]:
+def _provenance(folder: Path) -> dict[str, str]:
     """The commit that *folder* is at, and what its tracked files differ in from that."""
     commit = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD", check=False)
     if not commit:
-        return "", ""
+        return {}
     asked = (
         "diff",
         "HEAD",
@@ -162,7 +162,7 @@ def _provenance(folder: Path) -> tuple[str, str]:
     text = diff.encode(errors="replace")
     if len(text) > MOST_DIFF_BYTES:
         text = text[: MOST_DIFF_BYTES - len(_CUT)].rpartition(b"\n")[0] + _CUT.encode()
-    return commit.strip(), text.decode(errors="ignore")
+    return {"commit": commit.strip(), "diff": text.decode(errors="ignore")}
 
 
 def _git(folder: Path, *asked: str, check: bool = True) -> str | None:
@@ -184,14 +184,14 @@ def _git(folder: Path, *asked: str, check: bool = True) -> str | None:
         )
     except FileNotFoundError:
         allowed = "git says which files travel, and is not installed here: install it"
-        raise InvalidInput(_FIELD, str(folder), allowed) from None
+        raise InvalidInput(FIELD, str(folder), allowed) from None
     except subprocess.TimeoutExpired:
         allowed = f"git did not list its files within {_LIST_S:g} s: give a smaller folder"
-        raise InvalidInput(_FIELD, str(folder), allowed) from None
+        raise InvalidInput(FIELD, str(folder), allowed) from None
     if done.returncode == 0:
         return os.fsdecode(done.stdout)
     words = os.fsdecode(done.stderr)
     # Of a repository that git does not trust, nothing may be told as if there were none.
     if not check and "dubious ownership" not in words:
         return None
-    raise InvalidInput(_FIELD, str(folder), f"git cannot list its files ({shown(words, 200)})")
+    raise InvalidInput(FIELD, str(folder), f"git cannot list its files ({shown(words, 200)})")

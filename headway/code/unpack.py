@@ -13,7 +13,8 @@ from pathlib import Path
 
 from headway.durable import UNFINISHED, replace_file
 from headway.errors import CacheUnusable, CodeMissing
-from headway.model.code import CodeFile, CodeManifest
+from headway.model.code import CodeManifest
+from headway.model.sent_files import SentFile
 from headway.trees import remove
 from headway.units import GIB
 
@@ -109,7 +110,7 @@ def unpack(
             remove(part)
 
 
-def _write(file: CodeFile, cache: ChunkCache, path: Path) -> None:
+def _write(file: SentFile, cache: ChunkCache, path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # "x": on a file system that takes two names for one, the second is refused.
     with path.open("xb") as opened:

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from headway.errors import InvalidInput, NotAllowed
 from headway.gateway.actions import Submitter
 from headway.model.access import Caller, Scope, checked_name
-from headway.model.code import MOST_MANIFEST_BYTES, CodeManifest
+from headway.model.code import CODE, CodeManifest
 from headway.model.code_frames import MOST_FRAMES_BYTES, split
 from headway.node.apart import apart
 from headway.node.expiry import prune_code
@@ -46,7 +46,7 @@ def code_of(site: Site) -> APIRouter:
         """
         whose = code_team(caller, team)
         async with reading.of(f"{caller.team} {caller.user}"):
-            text = await whole_body(request, MOST_MANIFEST_BYTES)
+            text = await whole_body(request, CODE.manifest_bytes)
             found = await keeping.kept(whose, partial(apart, site, whose, _accept, whose, text))
             return Response(found, media_type="application/json")
 
@@ -86,7 +86,7 @@ class _Keeping:
 def _accept(site: Site, team: str, text: bytes) -> bytes:
     found = CodeManifest.read(text)
     missing = site.ledger.code.accept(team, found)
-    return json.dumps({"code": found.code_id, "missing": missing}).encode()
+    return json.dumps({"code": found.content_id, "missing": missing}).encode()
 
 
 def _put(site: Site, team: str, body: bytes) -> int:

@@ -19,12 +19,7 @@ from headway.gateway.run_lookup import check_owner
 from headway.gateway.runs import Watcher
 from headway.ledger.uploads import UPLOAD_ROW_BYTES
 from headway.model.access import Caller, Scope
-from headway.model.upload import (
-    MOST_UPLOAD_MANIFEST_BYTES,
-    UPLOAD_CHUNK_BYTES,
-    Upload,
-    UploadManifest,
-)
+from headway.model.upload import DATA, Upload, UploadManifest
 from headway.node.apart import apart
 from headway.node.expiry import remove_upload
 from headway.node.shares import TeamLimiters, in_thread
@@ -70,7 +65,7 @@ def uploads_of(site: Site) -> APIRouter:
         """
         whose = code_team(caller, team)
         async with reading.of(f"{caller.team} {caller.user}"):
-            text = await whole_body(request, MOST_UPLOAD_MANIFEST_BYTES)
+            text = await whole_body(request, DATA.manifest_bytes)
             found = await apart(site, whose, _accept, caller, whose, name, text)
             return Response(found, media_type="application/json")
 
@@ -79,7 +74,7 @@ def uploads_of(site: Site) -> APIRouter:
         """Send one chunk of a file; whether it was new."""
         whose = code_team(caller, team)
         async with reading.of(f"{caller.team} {caller.user}"):
-            body = await whole_body(request, UPLOAD_CHUNK_BYTES)
+            body = await whole_body(request, DATA.chunk_bytes)
             if not body:
                 raise InvalidInput("body", "nothing", "give the bytes of a chunk")
             async with writing.own():

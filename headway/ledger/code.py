@@ -15,9 +15,10 @@ from headway.ledger.codec import record
 from headway.ledger.columns import insert_all_new, now
 from headway.ledger.database import Repository
 from headway.ledger.tables import RunRow
-from headway.model.code import CodeManifest, chunks_named
+from headway.model.code import CodeManifest
 from headway.model.kept_code import KeptCode
 from headway.model.run import RunState
+from headway.model.sent_files import chunks_named
 from headway.policy.code_retention import MANIFEST_WEIGHT, ROW_BYTES, TEAM_BYTES
 from headway.units import DAY_S, format_size
 
@@ -67,7 +68,7 @@ class Code(Repository):
                 would have more than *most_bytes*.
         """
         with self._database.transaction() as session:
-            mine = (col(CodeRow.team) == team, col(CodeRow.code_id) == manifest.code_id)
+            mine = (col(CodeRow.team) == team, col(CodeRow.code_id) == manifest.content_id)
             kept = select(CodeRow.used_at).where(*mine, col(CodeRow.manifest).is_not(None))
             used_at = session.exec(kept).first()
             if used_at is not None:
@@ -78,14 +79,14 @@ class Code(Repository):
             for sha256, size in sizes.items():
                 if size != manifest.chunks[sha256]:
                     allowed = f"chunk {sha256} has {size} B, not {manifest.chunks[sha256]}"
-                    raise InvalidInput("workdir", manifest.code_id, allowed)
+                    raise InvalidInput("workdir", manifest.content_id, allowed)
             missing = sorted(manifest.chunks.keys() - sizes)
             if not missing:
                 added = ROW_BYTES + len(manifest.diff) + MANIFEST_WEIGHT * len(manifest.text)
                 _check_room(session, team, added, most_bytes)
                 row = CodeRow(
                     team=team,
-                    code_id=manifest.code_id,
+                    code_id=manifest.content_id,
                     commit_id=manifest.commit,
                     diff=manifest.diff,
                     files=len(manifest.files),

@@ -14,7 +14,8 @@ from headway.ledger.tables import RunRow
 from headway.ledger.upload_table import UploadRow
 from headway.model.address import upload_name
 from headway.model.run import RunState
-from headway.model.upload import Upload, UploadManifest, chunks_of
+from headway.model.sent_files import chunks_named
+from headway.model.upload import Upload, UploadManifest
 
 UPLOAD_ROW_BYTES = 4096
 """What a name counts beside its manifest."""
@@ -89,7 +90,7 @@ class Uploads(Repository):
                 return []
             if _needed_by(session, team, name):
                 return None
-            left = chunks_of(row.manifest)
+            left = chunks_named(row.manifest)
             session.delete(row)
             session.flush()
             return sorted(left - _named(session, team))
@@ -109,7 +110,7 @@ class Uploads(Repository):
 
 def _named(session: Session, team: str) -> set[str]:
     texts = select(UploadRow.manifest).where(UploadRow.team == team)
-    return set().union(*map(chunks_of, session.exec(texts.execution_options(yield_per=1))))
+    return set().union(*map(chunks_named, session.exec(texts.execution_options(yield_per=1))))
 
 
 def _needed_by(session: Session, team: str, name: str) -> list[str]:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from headway.errors import InvalidInput
-from headway.model.code import CHUNK_BYTES
+from headway.model.code import CODE
 
 _LENGTH_BYTES = 4
-MOST_FRAMES_BYTES = 2 * CHUNK_BYTES
+MOST_FRAMES_BYTES = 2 * CODE.chunk_bytes
 """Of one request, which the gateway waits for half a minute for: a slow line takes it, too."""
 MOST_FRAMES = 1024
 """Of one request: each is a row of the ledger, however small."""
@@ -41,6 +41,6 @@ def split(body: bytes) -> Iterator[bytes]:
         begin = start + _LENGTH_BYTES
         length = int.from_bytes(body[start:begin])
         start = begin + length
-        if not 1 <= length <= CHUNK_BYTES or start > len(body):
+        if not 1 <= length <= CODE.chunk_bytes or start > len(body):
             raise InvalidInput("body", f"a chunk of {length} B", "give whole chunks after lengths")
         yield body[begin:start]

@@ -1,13 +1,18 @@
 """Files that a client sends to the site in chunks: what holds for code and for data alike.
 
-What is said of them comes from a client and is not trusted: what could be written anywhere else
-than below one new folder is refused.
+Content is kept in chunks by their SHA-256, so that one changed line is one small upload, and what
+broke off goes on. A manifest names each file with its chunks. It comes from a client and is not
+trusted: what could be written anywhere else than below one new folder is refused.
 """
 
+import hashlib
+import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Self
 
 from headway.errors import InvalidInput, shown
 from headway.model.strict_json import read_strict
@@ -20,58 +25,164 @@ _MOST_DEPTH = 32
 _ENTRIES_OF_A_FILE = 20
 
 
-class SentFile(Protocol):
+@dataclass(frozen=True, slots=True)
+class SentFile:
     """A file that travels."""
 
-    @property
-    def path(self) -> str:
-        """Below its folder, with ``/``."""
-        ...
+    path: str
+    """Below its folder, with ``/``; the name of a single file."""
+    size_bytes: int
+    chunks: tuple[str, ...]
+    """SHA-256 of each, in order; none of an empty file."""
+    executable: bool = False
 
-    @property
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What of one kind may travel."""
+
+    field: str
+    """What is said of where something is refused."""
+    chunk_bytes: int
+    """Every chunk of a file but its last one is so large."""
+    files: int
+    """At most, and so many folders."""
+    size_bytes: int
+    """Of all files together, as a manifest says: what is written is never more."""
+    manifest_bytes: int
+    instead: str
+    """What to do with more."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What was sent, by its files. A kind of it adds what it says beside these."""
+
+    limits: ClassVar[Limits]
+    own: ClassVar[Mapping[str, type]]
+    """The fields that it says before its files, in this order."""
+    entry: ClassVar[Sequence[str]]
+    """What it says of a file, in this order."""
+
+    files: tuple[SentFile, ...]
+    """In the order of the bytes of their paths."""
+
+    @classmethod
+    def of(cls, files: Iterable[SentFile], **own: Any) -> Self:
+        """The manifest of *files*, checked as one that comes from elsewhere.
+
+        Raises:
+            InvalidInput: It is no manifest that a gateway would take.
+        """
+        ordered = sorted(files, key=lambda each: each.path.encode(errors="surrogateescape"))
+        found = cls(tuple(ordered), **own)
+        found.check()
+        return found
+
+    @classmethod
+    def read(cls, text: bytes) -> Self:
+        """The manifest that a client has sent.
+
+        One of more entries than any has is not parsed: an entry of two characters may take a
+        hundred bytes then.
+
+        Raises:
+            InvalidInput: It is none, or one of its files could not lie below a new folder.
+        """
+        limits = cls.limits
+        if len(text) > limits.manifest_bytes:
+            most = f"give at most {format_size(limits.manifest_bytes)} of it"
+            _refuse(limits.field, "a longer manifest", most)
+        if sum(map(text.count, (b"[", b"{", b",", b'"'))) > _ENTRIES_OF_A_FILE * limits.files:
+            most = f"give at most {limits.files:,} files: pack them"
+            _refuse(limits.field, "a manifest of more entries", most)
+        said = read_strict(text)
+        kinds = {**cls.own, "files": list}
+        if (
+            not isinstance(said, dict)
+            or said.keys() != kinds.keys()
+            or not all(isinstance(said[key], kind) for key, kind in kinds.items())
+        ):
+            keys = ", ".join(f"{key} ({kind.__name__})" for key, kind in kinds.items())
+            _refuse(limits.field, "no manifest", f"give an object with {keys}")
+        files = tuple(_file(each, limits.field) for each in said.pop("files"))
+        found = cls(files, **said)
+        found.check()
+        if found.text != text:
+            allowed = "write the manifest as headway's client does"
+            _refuse(limits.field, "another spelling", allowed)
+        return found
+
+    @cached_property
+    def text(self) -> bytes:
+        """As it is sent and kept: one manifest has one spelling."""
+        said = {key: getattr(self, key) for key in self.own}
+        said["files"] = [[getattr(file, key) for key in self.entry] for file in self.files]
+        return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @cached_property
+    def content_id(self) -> str:
+        """SHA-256 of the manifest: names all that it says."""
+        return hashlib.sha256(self.text).hexdigest()
+
+    @cached_property
     def size_bytes(self) -> int:
-        """Of all its chunks."""
-        ...
+        """Of all files together."""
+        return sum(each.size_bytes for each in self.files)
 
-    @property
-    def chunks(self) -> tuple[str, ...]:
-        """SHA-256 of each, in order; none of an empty file."""
-        ...
+    @cached_property
+    def chunks(self) -> dict[str, int]:
+        """Size of every chunk that its files are made of."""
+        return dict(self._sized_chunks())
 
-    def chunk_bytes(self, number: int) -> int:
-        """Size of one of its chunks."""
-        ...
+    def _sized_chunks(self) -> Iterator[tuple[str, int]]:
+        whole = self.limits.chunk_bytes
+        for file in self.files:
+            for number, sha256 in enumerate(file.chunks):
+                yield sha256, min(whole, file.size_bytes - number * whole)
+
+    def check(self) -> None:
+        """Raise `InvalidInput` for what a gateway does not take."""
+        limits, count = self.limits, len(self.files)
+        if count > limits.files:
+            allowed = f"at most {limits.files:,} files travel; {limits.instead}"
+            _refuse(limits.field, f"{count:,} files", allowed)
+        for file in self.files:
+            check_path(file.path, limits.field)
+            _check_chunks(file, limits)
+        if self.size_bytes > limits.size_bytes:
+            largest = sorted(self.files, key=lambda each: each.size_bytes, reverse=True)[:3]
+            named = (f"{shown(e.path)[1:-1]} ({format_size(e.size_bytes)})" for e in largest)
+            allowed = (
+                f"at most {format_size(limits.size_bytes)} travel; the largest are "
+                f"{', '.join(named)}: {limits.instead}"
+            )
+            _refuse(limits.field, format_size(self.size_bytes), allowed)
+        _check_names(self.files, limits)
+        if any(self.chunks[sha256] != size for sha256, size in self._sized_chunks()):
+            _refuse(limits.field, "a chunk of two sizes", "give each the size that it has")
 
 
-def read_manifest(text: bytes, most_files: int, field: str) -> Any:
-    """The document in *text*; one of more entries than one of *most_files* files has is not parsed.
-
-    Parsed, an entry of two characters may take a hundred bytes.
-
-    Raises:
-        InvalidInput: It is no JSON, or has too many entries.
-    """
-    if sum(map(text.count, (b"[", b"{", b",", b'"'))) > _ENTRIES_OF_A_FILE * most_files:
-        _refuse(
-            field, "a manifest of more entries", f"give at most {most_files:,} files: pack them"
-        )
-    return read_strict(text)
+def chunks_named(text: bytes) -> set[str]:
+    """The chunks that a manifest which was checked before names."""
+    return {sha256 for file in json.loads(text)["files"] for sha256 in file[-1]}
 
 
-def chunk_sizes(files: Sequence[SentFile]) -> dict[str, int]:
-    """Size of every chunk that *files* are made of."""
-    return {
-        sha256: file.chunk_bytes(number)
-        for file in files
-        for number, sha256 in enumerate(file.chunks)
-    }
+def _file(entry: Any, field: str) -> SentFile:
+    """A file as *entry* says; what else it says makes its manifest one of another spelling."""
+    match entry:
+        case [str(path), int(size), *mode, list(chunks)] if not isinstance(size, bool):
+            if all(isinstance(each, str) for each in chunks):
+                return SentFile(path, size, tuple(chunks), mode == [True])
+    allowed = "give path, size and chunks of each file as headway's client does"
+    raise InvalidInput(field, entry, allowed)
 
 
 def check_path(path: str, field: str) -> None:
     """Raise `InvalidInput` for a path that could lie elsewhere than below its folder.
 
     Nor may it hold what a terminal or another system would read as something else. *field* is what
-    the refusal is about, here and below.
+    the refusal is about.
     """
     parts = path.split("/")
     try:
@@ -90,15 +201,15 @@ def check_path(path: str, field: str) -> None:
             )
 
 
-def check_names(files: Sequence[SentFile], most_folders: int, field: str) -> None:
+def _check_names(files: Sequence[SentFile], limits: Limits) -> None:
     """Refuse a path given twice or out of order, and one that some systems take for another.
 
-    Neither may there be more than *most_folders* folders on the way to them, which take place on a
-    disk, and in memory here, that the sizes of files do not tell.
+    Neither may there be more folders than *limits* has files on the way to them, which take place
+    on a disk, and in memory here, that the sizes of files do not tell.
     """
     paths = [each.path.encode() for each in files]
     if any(one >= other for one, other in pairwise(paths)):
-        _refuse(field, "files", "give each path once, in the order of their bytes")
+        _refuse(limits.field, "files", "give each path once, in the order of their bytes")
     seen: dict[tuple[int, str], tuple[str, int]] = {}
     """By folder and folded name: the name as it is, and which folder it is; 0 for a file."""
     folders = 0
@@ -109,35 +220,30 @@ def check_names(files: Sequence[SentFile], most_folders: int, field: str) -> Non
             name, found = seen.setdefault((inside, _folded(part)), (part, number))
             if name != part:
                 allowed = f"rename it: {shown(name)} differs in case or Unicode form alone"
-                _refuse(field, "/".join(parts[:depth]), allowed)
+                _refuse(limits.field, "/".join(parts[:depth]), allowed)
             if bool(found) != bool(number):
-                _refuse(field, "/".join(parts[:depth]), "it cannot be a file and a folder")
+                _refuse(limits.field, "/".join(parts[:depth]), "it cannot be a file and a folder")
             folders, inside = max(folders, found), found
-        if folders > most_folders:
-            allowed = f"at most {most_folders:,} folders travel; leave some out, or pack them"
-            _refuse(field, "more folders", allowed)
+        if folders > limits.files:
+            allowed = f"at most {limits.files:,} folders travel; {limits.instead}"
+            _refuse(limits.field, "more folders", allowed)
 
 
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
-def check_chunks(file: SentFile, chunk_bytes: int, most_bytes: int, field: str) -> None:
-    """Raise `InvalidInput` unless size and chunks of *file* agree.
-
-    Args:
-        file: What a client has said of it.
-        chunk_bytes: Size of each chunk but the last one.
-        most_bytes: What a file may have.
-        field: What the refusal is about.
-    """
-    if not 0 <= file.size_bytes <= most_bytes:
-        allowed = f"give at most {format_size(most_bytes)}"
-        _refuse(field, f"{file.path}: {file.size_bytes} B", allowed)
-    if len(file.chunks) != -(-file.size_bytes // chunk_bytes):
-        _refuse(field, file.path, f"give one chunk for each {format_size(chunk_bytes)}")
+def _check_chunks(file: SentFile, limits: Limits) -> None:
+    """Raise `InvalidInput` unless size and chunks of *file*, as a client says them, agree."""
+    if not 0 <= file.size_bytes <= limits.size_bytes:
+        allowed = f"give at most {format_size(limits.size_bytes)}"
+        _refuse(limits.field, f"{file.path}: {file.size_bytes} B", allowed)
+    if len(file.chunks) != -(-file.size_bytes // limits.chunk_bytes):
+        allowed = f"give one chunk for each {format_size(limits.chunk_bytes)}"
+        _refuse(limits.field, file.path, allowed)
     if not all(len(each) == 64 and HEX.issuperset(each) for each in file.chunks):
-        _refuse(field, file.path, "give the SHA-256 of each chunk in lower-case hexadecimal")
+        allowed = "give the SHA-256 of each chunk in lower-case hexadecimal"
+        _refuse(limits.field, file.path, allowed)
 
 
 def _refuse(field: str, value: object, allowed: str) -> NoReturn:

@@ -82,7 +82,7 @@ def code_parts(attempt: NodeAttempt, code_id: str) -> tuple[CodeManifest, ChunkC
     manifest = site.ledger.code.manifest(team, code_id)
     if manifest is None:
         raise CodeMissing(code_id, f"team {team} has sent no such folder, or it was let go of")
-    if manifest.code_id != code_id:
+    if manifest.content_id != code_id:
         raise CodeMissing(code_id, "what the ledger has under its id is another one")
 
     fetch = partial(site.ledger.code.chunks, team)

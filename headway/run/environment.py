@@ -32,7 +32,7 @@ from headway.code.unpack import ChunkCache, unpack
 from headway.durable import replace_file
 from headway.errors import InvalidInput, RuntimeFailure
 from headway.home import have_passable
-from headway.model.code import CodeFile, CodeManifest
+from headway.model.code import CodeManifest
 from headway.model.environment import (
     MOST_REQUIREMENTS_BYTES,
     Requirements,
@@ -41,6 +41,7 @@ from headway.model.environment import (
     read_requirements,
 )
 from headway.model.lease import Lease
+from headway.model.sent_files import SentFile
 from headway.run.code import code_parts
 from headway.run.here import NodeAttempt
 from headway.runtime.diskuse import used_bytes
@@ -64,7 +65,7 @@ class Environment:
     attempt: NodeAttempt
     folder: Path
     wanted: Requirements
-    wheels: tuple[CodeFile, ...]
+    wheels: tuple[SentFile, ...]
     """Files of the job's folder that the requirements may lead to."""
     parts: ChunkCache
     """Has their content."""

@@ -11,7 +11,7 @@ import httpx
 from headway.credentials import local_address
 from headway.errors import InvalidInput, NoCredentials, SourceMissing, SourceUnreachable
 from headway.model.address import upload_name
-from headway.model.upload import UPLOAD_CHUNK_BYTES, UploadManifest
+from headway.model.upload import DATA, UploadManifest
 from headway.pinning import trust
 from headway.site import Site, as_ids
 from headway.staging.reader import Check, Reading
@@ -128,7 +128,7 @@ class _Chunks:
             pieces, size = [], 0
             for piece in answer.iter_bytes():
                 size += len(piece)
-                if size > UPLOAD_CHUNK_BYTES:
+                if size > DATA.chunk_bytes:
                     raise SourceUnreachable(self._uri, "the gateway answers more than a part has")
                 pieces.append(piece)
             return b"".join(pieces)

@@ -14,10 +14,11 @@ from headway.errors import InvalidInput
 from headway.ledger import Ledger, code
 from headway.ledger.database import Database, open_engine
 from headway.model.array import Array
-from headway.model.code import CodeFile, CodeManifest
+from headway.model.code import CodeManifest
 from headway.model.lease import Demand, Fence
 from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement
+from headway.model.sent_files import SentFile
 from headway.policy.code_retention import MANIFEST_WEIGHT, ROW_BYTES
 from headway.units import GIB, MIB
 
@@ -30,8 +31,8 @@ def sha256(data: bytes) -> str:
 
 
 def manifest(*parts: bytes, commit: str = "") -> CodeManifest:
-    files = [CodeFile(f"f{number}", len(p), False, (sha256(p),)) for number, p in enumerate(parts)]
-    return CodeManifest.of(files, commit)
+    files = [SentFile(f"f{number}", len(p), (sha256(p),)) for number, p in enumerate(parts)]
+    return CodeManifest.of(files, commit=commit)
 
 
 @pytest.fixture
@@ -54,16 +55,16 @@ def age(url: str, seconds: float) -> None:
 def test_a_folder_is_kept_once_all_its_parts_are_there(ledger: Ledger) -> None:
     found = manifest(CANARY, b"two", commit="c0ffee")
     assert ledger.code.accept("vision", found) == sorted([sha256(CANARY), sha256(b"two")])
-    assert ledger.code.get("vision", found.code_id) is None
+    assert ledger.code.get("vision", found.content_id) is None
     assert ledger.code.put("vision", [CANARY], most_bytes=MOST) == 1
     assert ledger.code.accept("vision", found) == [sha256(b"two")]
     assert ledger.code.put("vision", [b"two", CANARY], most_bytes=MOST) == 1
     assert ledger.code.accept("vision", found) == []
-    assert ledger.code.use("vision", found.code_id)
-    kept = ledger.code.get("vision", found.code_id)
+    assert ledger.code.use("vision", found.content_id)
+    kept = ledger.code.get("vision", found.content_id)
     assert kept is not None
     assert (kept.commit_id, kept.files, kept.is_kept) == ("c0ffee", 2, True)
-    assert ledger.code.manifest("vision", found.code_id) == found
+    assert ledger.code.manifest("vision", found.content_id) == found
     assert ledger.code.chunks("vision", [sha256(CANARY), "0" * 64]) == {sha256(CANARY): CANARY}
 
 
@@ -72,9 +73,9 @@ def test_a_hash_gives_nothing_to_another_team(ledger: Ledger) -> None:
     ledger.code.put("vision", [CANARY], most_bytes=MOST)
     assert ledger.code.accept("vision", found) == []
     assert ledger.code.accept("speech", found) == [sha256(CANARY)]
-    assert not ledger.code.use("speech", found.code_id)
-    assert ledger.code.get("speech", found.code_id) is None
-    assert ledger.code.manifest("speech", found.code_id) is None
+    assert not ledger.code.use("speech", found.content_id)
+    assert ledger.code.get("speech", found.content_id) is None
+    assert ledger.code.manifest("speech", found.content_id) is None
     assert ledger.code.chunks("speech", [sha256(CANARY)]) == {}
     assert ledger.code.held_bytes("speech") == 0
 
@@ -82,7 +83,7 @@ def test_a_hash_gives_nothing_to_another_team(ledger: Ledger) -> None:
 def test_a_part_of_another_size_than_was_said_is_refused(ledger: Ledger) -> None:
     """Else a small part could stand for a large one where sizes are added up."""
     ledger.code.put("vision", [CANARY], most_bytes=MOST)
-    wrong = CodeManifest.of([CodeFile("a", len(CANARY) + 1, False, (sha256(CANARY),))])
+    wrong = CodeManifest.of([SentFile("a", len(CANARY) + 1, (sha256(CANARY),))])
     with pytest.raises(InvalidInput, match="has 46 B, not 47"):
         ledger.code.accept("vision", wrong)
 
@@ -100,12 +101,12 @@ def test_rows_and_lists_of_files_count_however_little_is_in_them(ledger: Ledger)
     assert ledger.code.put("vision", [b"1", b"2", b"3"], most_bytes=4 * ROW_BYTES) == 3
     with pytest.raises(InvalidInput):
         ledger.code.put("vision", [b"4", b"5"], most_bytes=4 * ROW_BYTES)
-    empty = CodeManifest.of([CodeFile(f"f{n}", 0, False, ()) for n in range(100)])
+    empty = CodeManifest.of([SentFile(f"f{n}", 0, ()) for n in range(100)])
     most = ROW_BYTES + MANIFEST_WEIGHT * len(empty.text)
     assert ledger.code.accept("speech", empty, most_bytes=most) == []
     assert ledger.code.held_bytes("speech") == most
     assert ledger.code.teams() == ["speech", "vision"]
-    other = CodeManifest.of([CodeFile("other", 0, False, ())])
+    other = CodeManifest.of([SentFile("other", 0, ())])
     with pytest.raises(InvalidInput, match="what is unused goes first"):
         ledger.code.accept("speech", other, most_bytes=most)
     assert ledger.code.accept("speech", empty, most_bytes=most) == []
@@ -134,12 +135,12 @@ def test_who_sends_the_same_again_writes_nothing(ledger: Ledger, ledger_url: str
     ledger.code.put("vision", [CANARY], most_bytes=MOST)
     ledger.code.accept("vision", found)
     age(ledger_url, 60.0)
-    before = ledger.code.get("vision", found.code_id)
+    before = ledger.code.get("vision", found.content_id)
     assert ledger.code.accept("vision", found) == []
-    assert ledger.code.get("vision", found.code_id) == before
+    assert ledger.code.get("vision", found.content_id) == before
     age(ledger_url, 3600.0)
     assert ledger.code.accept("vision", found) == []
-    after = ledger.code.get("vision", found.code_id)
+    after = ledger.code.get("vision", found.content_id)
     assert before is not None
     assert after is not None
     assert after.used_at > before.used_at
@@ -151,9 +152,9 @@ def test_of_folders_that_were_let_go_of_the_newest_stay_known(
     monkeypatch.setattr(code, "_FORGOTTEN", 2)
     ids = []
     for number in range(4):
-        found = CodeManifest.of([CodeFile(f"f{number}", 0, False, ())])
+        found = CodeManifest.of([SentFile(f"f{number}", 0, ())])
         ledger.code.accept("vision", found)
-        ids.append(found.code_id)
+        ids.append(found.content_id)
     assert [ledger.code.let_go(each) for each in ledger.code.kept("vision")[:3]] == [True] * 3
     assert ledger.code.forget("vision") == 1
     assert [ledger.code.get("vision", each) is not None for each in ids] == [False, *[True] * 3]
@@ -179,20 +180,20 @@ def test_what_a_run_needs_says_so_until_the_run_has_ended(ledger: Ledger) -> Non
     for each in (needed, other):
         ledger.code.accept("vision", each)
     ledger.runs.enqueue(
-        "run", {"code": needed.code_id}, name="run", owner="ada", team="vision", pool="gpu",
+        "run", {"code": needed.content_id}, name="run", owner="ada", team="vision", pool="gpu",
         priority=0, submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
     )  # fmt: skip
 
     def seen() -> dict[str, bool]:
         return {each.code_id: each.is_needed for each in ledger.code.kept("vision")}
 
-    assert seen() == {needed.code_id: True, other.code_id: False}
+    assert seen() == {needed.content_id: True, other.content_id: False}
     ledger.leases.admit("run", "left", Demand(GIB), reading=None, ttl_s=900.0)
     lease = ledger.leases.of_run("run")
     assert lease is not None
-    assert seen()[needed.code_id]
+    assert seen()[needed.content_id]
     ledger.runs.finish(Fence("run", 1, lease.token), Exit(ExitKind.OK, 0, ""), Measurement())
-    assert not seen()[needed.code_id]
+    assert not seen()[needed.content_id]
 
 
 def test_what_the_next_member_of_an_array_needs_says_so(ledger: Ledger) -> None:
@@ -200,7 +201,7 @@ def test_what_the_next_member_of_an_array_needs_says_so(ledger: Ledger) -> None:
     ledger.code.put("vision", [b"needed"], most_bytes=MOST)
     ledger.code.accept("vision", found)
     added = ledger.arrays.add(
-        {"code": found.code_id}, Array({"lr": (1, 2)}), name="many", owner="ada", team="vision",
+        {"code": found.content_id}, Array({"lr": (1, 2)}), name="many", owner="ada", team="vision",
         pool="gpu", queue="default", key=None, submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
     )  # fmt: skip
     assert [each.is_needed for each in ledger.code.kept("vision")] == [True]
@@ -215,17 +216,17 @@ def test_what_is_let_go_of_leaves_what_others_share_and_where_it_came_from(
     ledger.code.put("vision", [b"shared", b"old", b"new"], most_bytes=MOST)
     for each in (old, new):
         ledger.code.accept("vision", each)
-    (kept,) = [each for each in ledger.code.kept("vision") if each.code_id == old.code_id]
+    (kept,) = [each for each in ledger.code.kept("vision") if each.code_id == old.content_id]
     assert ledger.code.let_go(kept)
     assert ledger.code.drop_chunks("vision") == 0  # somebody may be sending it again
     age(ledger_url, 2 * 86400)
     assert ledger.code.drop_chunks("vision") == 1
     wanted = [sha256(each) for each in (b"shared", b"old", b"new")]
     assert sorted(ledger.code.chunks("vision", wanted).values()) == [b"new", b"shared"]
-    seen = ledger.code.get("vision", old.code_id)
+    seen = ledger.code.get("vision", old.content_id)
     assert seen is not None
     assert (seen.commit_id, seen.is_kept) == ("abc", False)
-    assert not ledger.code.use("vision", old.code_id)
+    assert not ledger.code.use("vision", old.content_id)
 
 
 def test_what_was_used_meanwhile_is_not_let_go_of(ledger: Ledger, ledger_url: str) -> None:
@@ -234,7 +235,7 @@ def test_what_was_used_meanwhile_is_not_let_go_of(ledger: Ledger, ledger_url: st
     ledger.code.accept("vision", found)
     age(ledger_url, 90 * 86400)
     (kept,) = ledger.code.kept("vision")
-    assert ledger.code.use("vision", found.code_id)
+    assert ledger.code.use("vision", found.content_id)
     assert not ledger.code.let_go(kept)
     # A part that somebody was told of stays, whatever was seen of it before.
     assert ledger.code.accept("vision", found) == []

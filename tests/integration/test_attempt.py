@@ -31,8 +31,9 @@ from headway.model.link import GpuLinks
 from headway.model.node import GpuProcess, GpuReading, Reserve
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
+from headway.model.sent_files import SentFile
 from headway.model.trace import Trace
-from headway.model.upload import UploadFile, UploadManifest
+from headway.model.upload import UploadManifest
 from headway.node.file_server import serve_on
 from headway.run.attempt import Attempt, exit_of
 from headway.run.followed import Followed
@@ -284,7 +285,7 @@ def test_the_data_set_that_cannot_be_staged_is_named(site: Site, sources: Path) 
 
 def test_what_a_member_has_put_is_staged_for_its_team_alone(site: Site) -> None:
     data = b"a,b\n"
-    file = UploadFile("all.csv", len(data), (hashlib.sha256(data).hexdigest(),))
+    file = SentFile("all.csv", len(data), (hashlib.sha256(data).hexdigest(),))
     put = UploadManifest.of([file], is_directory=False)
     site.upload_chunks.put(JOB.team, data)
     site.ledger.uploads.put(JOB.team, "set", "ada", put)

@@ -15,9 +15,10 @@ from headway.client import Client
 from headway.credentials import Address
 from headway.errors import GatewayRefused, GatewayUnreachable, InvalidInput
 from headway.model.access import Scope
-from headway.model.code import CHUNK_BYTES, CodeFile, CodeManifest
+from headway.model.code import CODE, CodeManifest
 from headway.model.code_frames import joined
 from headway.model.node import Capacity, Node
+from headway.model.sent_files import SentFile
 from headway.site import Site
 from headway.units import GIB
 from tests.integration.test_gateway import JOB, FakePrefect
@@ -34,7 +35,7 @@ def frames(*chunks: bytes) -> bytes:
     return b"".join(joined(chunks))
 
 
-OURS = CodeManifest.of([CodeFile("train.py", len(CANARY), False, (sha256(CANARY),))])
+OURS = CodeManifest.of([SentFile("train.py", len(CANARY), (sha256(CANARY),))])
 
 
 @pytest.fixture
@@ -72,24 +73,24 @@ def bob(site: Site, url: str) -> Iterator[httpx.Client]:
 
 def test_a_hash_of_another_team_opens_nothing(ada, bob, site) -> None:
     assert bob.post("/code", content=OURS.text).json()["missing"] == [sha256(CANARY)]
-    refused = bob.post("/runs", json={"job": JOB | {"code": OURS.code_id}})
+    refused = bob.post("/runs", json={"job": JOB | {"code": OURS.content_id}})
     assert refused.status_code == 422
     assert "team speech has sent no such folder" in refused.text
     for path in ("/code", "/code/chunks"):
         stolen = bob.post(path, params={"team": "vision"}, content=OURS.text)
         assert stolen.status_code == 403, stolen.text
         assert bob.get(path).status_code in (403, 404, 405)
-    other = CodeManifest.of([CodeFile("x", len(CANARY), False, (sha256(CANARY),))])
+    other = CodeManifest.of([SentFile("x", len(CANARY), (sha256(CANARY),))])
     assert ada.post("/code", content=other.text).json()["missing"] == []
     assert site.ledger.code.teams() == ["vision"]
 
 
 def test_content_is_kept_under_its_own_hash_whatever_was_promised(ada, site) -> None:
     promised = sha256(b"what was promised")
-    claimed = CodeManifest.of([CodeFile("train.py", 17, False, (promised,))])
+    claimed = CodeManifest.of([SentFile("train.py", 17, (promised,))])
     assert ada.post("/code/chunks", content=frames(b"something else...")).json() == {"new": 1}
     assert ada.post("/code", content=claimed.text).json()["missing"] == [promised]
-    refused = ada.post("/runs", json={"job": JOB | {"code": claimed.code_id}})
+    refused = ada.post("/runs", json={"job": JOB | {"code": claimed.content_id}})
     assert refused.status_code == 422
     assert site.ledger.code.chunks("vision", [promised]) == {}
 
@@ -101,8 +102,8 @@ def test_content_is_kept_under_its_own_hash_whatever_was_promised(ada, site) -> 
         ("/code", OURS.text.replace(b"train.py", b"../../ca")),
         ("/code", b"x" * (5 << 20)),
         ("/code/chunks", b"\xff\xff\xff\xff"),
-        ("/code/chunks", (CHUNK_BYTES + 1).to_bytes(4) + b"x" * (CHUNK_BYTES + 1)),
-        ("/code/chunks", 3 * frames(b"x" * (CHUNK_BYTES - 4))),
+        ("/code/chunks", (CODE.chunk_bytes + 1).to_bytes(4) + b"x" * (CODE.chunk_bytes + 1)),
+        ("/code/chunks", 3 * frames(b"x" * (CODE.chunk_bytes - 4))),
     ],
 )
 def test_what_is_no_code_is_refused_in_one_line(ada, path: str, body: bytes) -> None:
@@ -116,7 +117,7 @@ def test_a_job_names_only_what_was_sent_whole(ada) -> None:
         refused = ada.post("/runs", json={"job": JOB | job})
         assert (refused.status_code, refused.json()["field"]) == (422, field)
     assert ada.post("/rehearsals", json={"job": JOB | {"workdir": "."}}).status_code == 200
-    assert ada.post("/runs", json={"job": JOB | {"code": OURS.code_id}}).status_code == 200
+    assert ada.post("/runs", json={"job": JOB | {"code": OURS.content_id}}).status_code == 200
 
 
 def test_a_token_that_only_watches_sends_nothing(site, url) -> None:
@@ -136,11 +137,11 @@ def test_the_client_sends_what_is_missing_and_a_changed_line_is_one_part(
     (place / "src").mkdir(parents=True)
     for number in range(300):
         (place / "src" / f"{number}.py").write_text(f"x = {number}\n")
-    (place / "big").write_bytes(os.urandom(3 * CHUNK_BYTES))
+    (place / "big").write_bytes(os.urandom(3 * CODE.chunk_bytes))
     with client(site, url) as ours:
         told: list[tuple[int, int]] = []
         first = ours.send_code(place, sent=lambda *seen: told.append(seen))
-        whole = 3 * CHUNK_BYTES + sum(len(f"x = {number}\n") for number in range(300))
+        whole = 3 * CODE.chunk_bytes + sum(len(f"x = {number}\n") for number in range(300))
         assert told[-1] == (whole, whole)
         told.clear()
         assert ours.send_code(place, sent=lambda *seen: told.append(seen)) == first

@@ -69,8 +69,9 @@ def job(site: Site, tmp_path: Path) -> TrainingJob:
     site.ledger.code.put("default", chunks, most_bytes=TEAM_BYTES)
     assert site.ledger.code.accept("default", folder.manifest) == []
     return TrainingJob(
-        name="job", image="image:1", command=["python", "train.py"], code=folder.manifest.code_id,
-        requirements="requirements.txt", resources=Resources(host_memory="256MiB", cpus=0.1),
+        name="job", image="image:1", command=["python", "train.py"],
+        code=folder.manifest.content_id, requirements="requirements.txt",
+        resources=Resources(host_memory="256MiB", cpus=0.1),
     )  # fmt: skip
 
 

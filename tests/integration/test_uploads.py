@@ -27,7 +27,8 @@ from headway.model.access import Scope
 from headway.model.job import Dataset
 from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.model.upload import UPLOAD_CHUNK_BYTES, UploadFile, UploadManifest
+from headway.model.sent_files import SentFile
+from headway.model.upload import DATA, UploadManifest
 from headway.node.expiry import remove_upload, tidy_uploads, unused_uploads
 from headway.policy.rate_limit import Rate
 from headway.run.uploads import UploadReader
@@ -46,8 +47,8 @@ def sha256(data: bytes) -> str:
 
 
 def manifest(path: str = "set.csv", data: bytes = CANARY, **more: Any) -> UploadManifest:
-    file = UploadFile(path, more.get("size", len(data)), (more.get("chunk", sha256(data)),))
-    return UploadManifest(more.get("is_directory", False), (file,))
+    file = SentFile(path, more.get("size", len(data)), (more.get("chunk", sha256(data)),))
+    return UploadManifest((file,), more.get("is_directory", False))
 
 
 def folder_of(*paths: str) -> UploadManifest:
@@ -99,7 +100,7 @@ def folder(tmp_path: Path) -> Path:
     (place / "train").mkdir(parents=True)
     (place / "labels.csv").write_bytes(CANARY)
     (place / "train" / "empty").touch()
-    (place / "train" / "1.bin").write_bytes(os.urandom(UPLOAD_CHUNK_BYTES + 7))
+    (place / "train" / "1.bin").write_bytes(os.urandom(DATA.chunk_bytes + 7))
     return place
 
 
@@ -278,7 +279,7 @@ def test_sizes_and_hashes_that_lie_get_no_name(site: Site, raw: httpx.Client) ->
         answer = raw.post("/data", params={"name": "set"}, content=lie.text)
         assert said in answer.text
     assert raw.get("/data").json() == []
-    too_large = raw.post("/data/chunks", content=bytes(UPLOAD_CHUNK_BYTES + 1))
+    too_large = raw.post("/data/chunks", content=bytes(DATA.chunk_bytes + 1))
     assert (too_large.status_code, "more than 4.0 MiB" in too_large.text) == (422, True)
     # What was damaged on the disk is not handed out, and asked for anew.
     (damaged,) = site.settings.uploads_dir.glob("vision/*/*")

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from headway.code import folder as folder_module
 from headway.code.folder import pack
 from headway.errors import InvalidInput
-from headway.model.code import MOST_DIFF_BYTES
+from headway.model.code import CODE, MOST_DIFF_BYTES, CodeManifest
 
 
 def git(folder: Path, *words: str) -> str:
@@ -185,8 +186,9 @@ def test_without_git_it_is_said_what_to_do(project: Path, monkeypatch) -> None:
 
 
 def test_chunks_are_those_that_were_promised(project: Path, monkeypatch) -> None:
-    monkeypatch.setattr(folder_module, "CHUNK_BYTES", 4)
-    monkeypatch.setattr("headway.model.code.CHUNK_BYTES", 4)
+    small = replace(CODE, chunk_bytes=4)
+    monkeypatch.setattr(folder_module, "CODE", small)
+    monkeypatch.setattr(CodeManifest, "limits", small)
     packed = pack(project)
     assert set(map(len, packed.chunks(set(packed.manifest.chunks)))) <= {1, 2, 3, 4}
     assert list(packed.chunks(set())) == []

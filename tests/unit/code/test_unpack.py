@@ -9,7 +9,8 @@ import pytest
 
 from headway.code.unpack import ChunkCache, trim, unpack
 from headway.errors import CacheUnusable, CodeMissing
-from headway.model.code import CodeFile, CodeManifest
+from headway.model.code import CodeManifest
+from headway.model.sent_files import SentFile
 
 TEXTS = (b"print('one')\n", b"two", b"")
 
@@ -32,9 +33,9 @@ class Elsewhere:
 
 MANIFEST = CodeManifest.of(
     [
-        CodeFile("train.py", len(TEXTS[0]), True, (sha256(TEXTS[0]),)),
-        CodeFile("src/deep/two", len(TEXTS[1]), False, (sha256(TEXTS[1]),)),
-        CodeFile("empty", 0, False, ()),
+        SentFile("train.py", len(TEXTS[0]), (sha256(TEXTS[0]),), executable=True),
+        SentFile("src/deep/two", len(TEXTS[1]), (sha256(TEXTS[1]),)),
+        SentFile("empty", 0, ()),
     ]
 )
 
@@ -46,7 +47,7 @@ def elsewhere() -> Elsewhere:
 
 @pytest.fixture
 def cache(tmp_path: Path, elsewhere: Elsewhere) -> ChunkCache:
-    return ChunkCache(tmp_path / "code" / "vision", MANIFEST.code_id, elsewhere)
+    return ChunkCache(tmp_path / "code" / "vision", MANIFEST.content_id, elsewhere)
 
 
 def test_a_run_gets_a_copy_of_its_own(tmp_path: Path, cache, elsewhere) -> None:

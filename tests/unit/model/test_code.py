@@ -8,8 +8,9 @@ import pytest
 
 from headway.errors import InvalidInput
 from headway.model import sent_files
-from headway.model.code import CHUNK_BYTES, MOST_BYTES, MOST_FILES, CodeFile, CodeManifest
+from headway.model.code import CODE, CodeManifest
 from headway.model.code_frames import MOST_FRAMES, MOST_FRAMES_BYTES, joined, split
+from headway.model.sent_files import SentFile
 from headway.model.upload import UploadManifest
 from headway.units import MIB
 
@@ -27,11 +28,11 @@ def file(path: Any, size: Any = 1, executable: Any = False, chunks: Any = (ONE,)
 
 
 def test_what_was_written_is_read() -> None:
-    files = [CodeFile("src/b.py", 1, True, (ONE,)), CodeFile("empty", 0, False, ())]
-    written = CodeManifest.of(files, "c0ffee", "a diff\nof é")
+    files = [SentFile("src/b.py", 1, (ONE,), executable=True), SentFile("empty", 0, ())]
+    written = CodeManifest.of(files, commit="c0ffee", diff="a diff\nof é")
     read = CodeManifest.read(written.text)
     assert read == written
-    assert read.code_id == hashlib.sha256(written.text).hexdigest()
+    assert read.content_id == hashlib.sha256(written.text).hexdigest()
     assert [each.path for each in read.files] == ["empty", "src/b.py"]
     assert read.chunks == {ONE: 1}
 
@@ -91,19 +92,19 @@ def test_what_is_no_manifest_is_refused(text: bytes) -> None:
 
 def test_one_chunk_named_a_million_times_is_no_large_file() -> None:
     """The bomb that an archive would be: little is sent, and much is written."""
-    many = MOST_BYTES // CHUNK_BYTES + 1
+    many = CODE.size_bytes // CODE.chunk_bytes + 1
     with pytest.raises(InvalidInput):
-        CodeManifest.read(sent(file("big", many * CHUNK_BYTES, chunks=[ONE] * many)))
+        CodeManifest.read(sent(file("big", many * CODE.chunk_bytes, chunks=[ONE] * many)))
     half = [
-        file(f"{number}", 8 * CHUNK_BYTES, chunks=[ONE] * 8)
-        for number in range(MOST_BYTES // (8 * CHUNK_BYTES) + 1)
+        file(f"{number}", 8 * CODE.chunk_bytes, chunks=[ONE] * 8)
+        for number in range(CODE.size_bytes // (8 * CODE.chunk_bytes) + 1)
     ]
     with pytest.raises(InvalidInput, match="travel"):
         CodeManifest.read(sent(*half))
 
 
 def test_too_many_files_are_refused() -> None:
-    files = [file(f"{number:06}") for number in range(MOST_FILES + 1)]
+    files = [file(f"{number:06}") for number in range(CODE.files + 1)]
     with pytest.raises(InvalidInput, match="files travel"):
         CodeManifest.read(sent(*files))
     with pytest.raises(InvalidInput, match=r"at most 4\.0 MiB"):
@@ -111,15 +112,15 @@ def test_too_many_files_are_refused() -> None:
 
 
 def test_too_much_names_the_largest() -> None:
-    def of(path: str, mebibytes: int) -> CodeFile:
-        count = mebibytes * MIB // CHUNK_BYTES
-        return CodeFile(path, mebibytes * MIB, False, (ONE,) * count)
+    def of(path: str, mebibytes: int) -> SentFile:
+        count = mebibytes * MIB // CODE.chunk_bytes
+        return SentFile(path, mebibytes * MIB, (ONE,) * count)
 
     with pytest.raises(InvalidInput, match=r"largest are big \(88 MiB\), middle \(8.0 MiB\)"):
         CodeManifest.of([of("small", 4), of("middle", 8), of("big", 88), of("other", 4)])
 
 
-@pytest.mark.parametrize("chunks", [[], [b"a"], [b"a" * CHUNK_BYTES] * 3, [b"ab"] * 5000])
+@pytest.mark.parametrize("chunks", [[], [b"a"], [b"a" * CODE.chunk_bytes] * 3, [b"ab"] * 5000])
 def test_chunks_come_apart_as_they_were_joined(chunks: list[bytes]) -> None:
     bodies = list(joined(chunks))
     assert [each for body in bodies for each in split(body)] == chunks
@@ -145,7 +146,7 @@ def test_too_many_at_once_are_refused_and_sent_apart() -> None:
 def test_very_many_folders_are_refused_before_they_are_made() -> None:
     """800 kB of paths would be 300,000 folders of 4 KiB each."""
     deep = "/".join("abcdefghijklmnopqrstuvwxyz1234")
-    files = [CodeFile(f"{number:05}/{deep}", 0, False, ()) for number in range(9_000)]
+    files = [SentFile(f"{number:05}/{deep}", 0, ()) for number in range(9_000)]
     with pytest.raises(InvalidInput, match="at most 10,000 folders travel"):
         CodeManifest.of(files)
     assert len(CodeManifest.of(files[:300]).files) == 300
