@@ -1,9 +1,10 @@
-"""Files and folders that are there whole or not at all, also after a loss of power.
+"""Files and folders that are there whole or not at all, also after a loss of power; and locks.
 
 A rename alone is not enough: after a loss of power the new name may be there with an empty file
 behind it, since names and contents reach the disk apart from each other.
 """
 
+import fcntl
 import os
 import shutil
 from contextlib import suppress
@@ -72,6 +73,23 @@ def _sync(path: Path, kind: int = 0) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock_file(path: Path) -> int | None:
+    """The lock *path*, as a descriptor that holds it; None where another one has it.
+
+    The kernel frees it when its process is gone. Whoever holds it may remove the file: it may
+    have been removed between open and flock, and what was locked then nobody else will ever find.
+    """
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), path.stat()):
+            return lock
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(lock)
+    return None
 
 
 def remove_unfinished(parent: Path, now_s: float) -> list[Path]:

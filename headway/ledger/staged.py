@@ -1,6 +1,6 @@
 """Which data sets lie on which node, and which runs still need them."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
@@ -49,17 +49,6 @@ class Staged(Repository):
                 used_at=now(session),
             )
             session.merge(row)
-
-    def evictable(self, node: str) -> list[StagedSet]:
-        """Data sets that no run needs, least recently used first."""
-        with self._database.reading() as session:
-            used = select(StagedUseRow.key).where(StagedUseRow.node == node)
-            query = (
-                select(StagedRow)
-                .where(StagedRow.node == node, col(StagedRow.key).not_in(used))
-                .order_by("used_at")
-            )
-            return [_set(row) for row in session.exec(query)]
 
     def remove(self, node: str, key: str) -> bool:
         """Forget *key* unless a run needs it; whether it may be deleted now."""
@@ -132,14 +121,13 @@ class Staged(Repository):
             return found
 
     def list(self, node: str) -> list[StagedSet]:
-        """Everything in the node's cache."""
+        """Everything in the node's cache, least recently used first."""
         with self._database.reading() as session:
             query = select(StagedRow).where(StagedRow.node == node).order_by("used_at")
             used: dict[str, Any] = {}
             for use in session.exec(select(StagedUseRow).where(StagedUseRow.node == node)):
                 used.setdefault(use.key, []).append(use.run_id)
-            return [_set(row, used.get(row.key, ())) for row in session.exec(query)]
-
-
-def _set(row: StagedRow, run_ids: Iterable[str] = ()) -> StagedSet:
-    return record(StagedSet, row, run_ids=tuple(sorted(run_ids)))
+            return [
+                record(StagedSet, row, run_ids=tuple(sorted(used.get(row.key, ()))))
+                for row in session.exec(query)
+            ]

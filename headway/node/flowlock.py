@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headway.clock import Clock
+from headway.durable import lock_file
 from headway.errors import HeadwayError
 
 FENCED = 75
@@ -43,16 +44,10 @@ def lock_flow(state_dir: str | os.PathLike[str], run_id: str) -> int | None:
     Path(state_dir, "flows").mkdir(mode=0o700, parents=True, exist_ok=True)
     path = _lock_path(state_dir, run_id)
     for _ in range(20):  # a probe by `live_flow` holds the lock for microseconds
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(fd), path.stat()):
-                os.ftruncate(fd, 0)
-                os.write(fd, b"%d\n" % os.getpid())
-                return fd
-        except (BlockingIOError, FileNotFoundError):  # held, or pruned since it was opened
-            pass
-        os.close(fd)
+        if (fd := lock_file(path)) is not None:
+            os.ftruncate(fd, 0)
+            os.write(fd, b"%d\n" % os.getpid())
+            return fd
         time.sleep(0.01)
     return None
 

@@ -9,6 +9,7 @@ the container at the engine, and the log on the disk.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 from headway.errors import (
     CacheFull,
@@ -49,6 +50,7 @@ from headway.run.spec import container_spec, keep_secrets, refuse_shell
 from headway.run.upkeep import AttemptUpkeep, MakerUpkeep
 from headway.run.uploads import UploadReader
 from headway.runtime import secretfiles
+from headway.runtime.port import ContainerSpec
 from headway.runtime.rules import check_image, check_spec
 from headway.staging.cache import DataCache, StagedDataset
 from headway.staging.reader import no_secret
@@ -190,13 +192,7 @@ class Attempt(NodeAttempt):
 
     def _made(self, wanted: Environment, lease: Lease, listener: Listener) -> Followed:
         """Start the container that makes it, or find it again, and follow it to its end."""
-        if not self.container_exists():
-            spec = wanted.maker(lease)
-            check_spec(spec, self._policy())
-            self.site.runtime.create(spec)
-        self._begin(lease)
-        self.site.runtime.start(self.container)
-        self._begin(lease)
+        self._start(lease, wanted.maker)
         return self._follow(lease, MakerUpkeep(self, lease, wanted.made), listener, ())
 
     def launch(self, lease: Lease, secrets: Callable[[], Mapping[str, str]]) -> None:
@@ -212,17 +208,22 @@ class Attempt(NodeAttempt):
             LeaseLost: The lease is gone.
             RuntimeFailure: The container could not be created or started.
         """
-        runtime = self.site.runtime
         if not self.container_exists():
             refuse_shell(self)
             self._have_image()
             if self.job.secrets:
                 self._refuse_secrets()
                 keep_secrets(self, secrets())
+        self._start(lease, partial(container_spec, self))
+
+    def _start(self, lease: Lease, spec: Callable[[Lease], ContainerSpec]) -> None:
+        """Start the container, made by *spec* where there is none."""
+        runtime = self.site.runtime
+        if not self.container_exists():
+            wanted = spec(lease)
+            check_spec(wanted, self._policy())
             with suppress(ContainerExists):  # another process of this very attempt was faster
-                spec = container_spec(self, lease)
-                check_spec(spec, self._policy())
-                runtime.create(spec)
+                runtime.create(wanted)
         self._begin(lease)
         runtime.start(self.container)
         # Where the machine slept in between, the run may be elsewhere by now.

@@ -14,7 +14,6 @@ The container that makes one has the run's name and limits, and another user tha
 runs headway's maker alone. What it made is sealed when all of its processes are gone.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -29,7 +28,7 @@ from typing import Any
 from uv import find_uv_bin
 
 from headway.code.unpack import ChunkCache, unpack
-from headway.durable import replace_file
+from headway.durable import lock_file, replace_file
 from headway.errors import InvalidInput, RuntimeFailure
 from headway.home import have_passable
 from headway.model.code import CodeManifest
@@ -234,19 +233,10 @@ def is_being_made(settings: Settings, container: str) -> bool:
 
 def lock_of(folder: Path) -> int | None:
     """The lock of an environment's folder, as a descriptor that holds it; None: another has it."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        lock = os.open(folder / LOCK, flags, 0o600)
+        return lock_file(folder / LOCK)
     except FileNotFoundError:  # it was just removed
         return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(lock).st_ino == (folder / LOCK).stat().st_ino:
-            return lock
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    os.close(lock)
-    return None
 
 
 def read_seal(folder: Path) -> dict[str, Any]:

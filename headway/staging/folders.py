@@ -111,8 +111,8 @@ class CacheFolders:
             while True:
                 unused = [
                     each
-                    for each in self._index.evictable(self._node)
-                    if each.key not in passed_over
+                    for each in self._index.list(self._node)
+                    if not each.run_ids and each.key not in passed_over
                 ]
                 to_write = note.reserved_bytes - note.done_bytes
                 chosen = victims(self._room(partial), unused, note.reserved_bytes, to_write)
@@ -154,8 +154,7 @@ class CacheFolders:
         return held
 
     def _in_use(self) -> list[StagedSet]:
-        unused = {each.key for each in self._index.evictable(self._node)}
-        return [each for each in self._index.list(self._node) if each.key not in unused]
+        return [each for each in self._index.list(self._node) if each.run_ids]
 
     def _in_hand_bytes(self) -> int:
         """What does not give way now, and will: sets in use, and those that are fetched."""

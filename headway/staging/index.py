@@ -28,14 +28,10 @@ class StagedIndex(Protocol):
         """*run_id* uses nothing on *node* any more. Idempotent."""
         ...
 
-    def evictable(self, node: str) -> list[StagedSet]:
-        """Sets on *node* that no run uses, least recently used first."""
-        ...
-
     def remove(self, node: str, key: str) -> bool:
         """Forget the set unless a run uses it; False if one does. Unknown: True."""
         ...
 
     def list(self, node: str) -> list[StagedSet]:
-        """Every set recorded on *node*."""
+        """Every set recorded on *node*, least recently used first."""
         ...

@@ -1,12 +1,12 @@
 """Locks between processes of one node; the kernel frees those of a process that died."""
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from headway.clock import Clock
+from headway.durable import lock_file
 
 _POLL_S = 0.1
 
@@ -26,7 +26,7 @@ class FileLocks:
     @contextmanager
     def held(self, name: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Hold the lock, however long it takes; *waiting* is called meanwhile and may raise."""
-        while (descriptor := self._try(name)) is None:
+        while (descriptor := lock_file(self._folder / name)) is None:
             waiting()
             self._clock.sleep(_POLL_S)
         try:
@@ -37,7 +37,7 @@ class FileLocks:
     @contextmanager
     def held_if_free(self, name: str) -> Iterator[bool]:
         """Hold the lock if nobody has it; the block is told whether it does."""
-        descriptor = self._try(name)
+        descriptor = lock_file(self._folder / name)
         try:
             yield descriptor is not None
         finally:
@@ -51,17 +51,3 @@ class FileLocks:
     def names(self) -> list[str]:
         """Every lock that has a file."""
         return sorted(path.name for path in self._folder.iterdir())
-
-    def _try(self, name: str) -> int | None:
-        path = self._folder / name
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The file may have been removed between open and flock: then this
-            # lock is on a file that nobody else will ever find.
-            if path.stat().st_ino == os.fstat(descriptor).st_ino:
-                return descriptor
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        os.close(descriptor)
-        return None

@@ -46,10 +46,6 @@ class MemoryIndex:
                     run_ids = tuple(each for each in known.run_ids if each != run_id)
                     self._sets[where, key] = replace(known, run_ids=run_ids)
 
-    def evictable(self, node: str) -> list[StagedSet]:
-        """Sets that no run uses, least recently used first."""
-        return [known for known in self.list(node) if not known.run_ids]
-
     def remove(self, node: str, key: str) -> bool:
         """Forget the set unless a run uses it."""
         with self._lock:

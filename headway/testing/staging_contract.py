@@ -30,20 +30,19 @@ class StagedIndexContract:
         assert (found.sha256, found.run_ids) == ("a" * 64, ())
         assert index.list("m") == []
 
-    def test_a_used_set_is_neither_evictable_nor_removed(self, index: StagedIndex) -> None:
+    def test_a_used_set_is_not_removed(self, index: StagedIndex) -> None:
         """Until its last run lets go of it."""
         index.record("n", "k", "u", 5, "a" * 64)
         for run_id in ("r1", "r1", "r2"):
             index.acquire("n", "k", run_id)
         assert sorted(index.list("n")[0].run_ids) == ["r1", "r2"]
-        assert index.evictable("n") == []
         assert index.remove("n", "k") is False
         index.release("m", "r1")
         index.release("n", "r1")
         index.release("n", "r1")
         assert index.remove("n", "k") is False
         index.release("n", "r2")
-        assert [each.key for each in index.evictable("n")] == ["k"]
+        assert index.list("n")[0].run_ids == ()
         assert index.remove("n", "k") is True
         assert index.list("n") == []
         assert index.remove("n", "k") is True
@@ -63,7 +62,7 @@ class StagedIndexContract:
         for key in ("b", "c", "a"):
             index.acquire("n", key, "r1")
         index.release("n", "r1")
-        assert [each.key for each in index.evictable("n")] == ["b", "c", "a"]
+        assert [each.key for each in index.list("n")] == ["b", "c", "a"]
 
 
 PEER_FILES = {"a": b"one", "b/none": b"", "b/\xe9 #%3f\udcff\n.bin": b"0" * 3_000_000}

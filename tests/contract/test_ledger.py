@@ -643,23 +643,6 @@ def test_a_team_knows_its_own_traces_and_those_of_nobody(ledger: Ledger) -> None
     assert ledger.traces.newest("net", 9, None) == [imported, other, one]
 
 
-def test_a_used_data_set_is_not_evictable(ledger: Ledger) -> None:
-    staged = ledger.staged
-    for key in ("old", "new"):
-        staged.record("node-a", key, "/data/x", 10, "f" * 64)
-    staged.acquire("node-a", "old", "a")
-    staged.acquire("node-a", "old", "b")
-    assert [item.key for item in staged.evictable("node-a")] == ["new"]
-    assert not staged.remove("node-a", "old")
-    staged.release("node-a", "a")
-    assert not staged.remove("node-a", "old")
-    assert {item.key: item.run_ids for item in staged.list("node-a")} == {"old": ("b",), "new": ()}
-    staged.release("node-a", "b")
-    assert staged.remove("node-a", "old")
-    assert staged.remove("node-a", "old")
-    assert [item.key for item in staged.list("node-a")] == ["new"]
-
-
 def test_other_nodes_have_a_set_while_they_serve_and_are_heard_of(ledger: Ledger) -> None:
     nodes, staged = ledger.nodes, ledger.staged
     for name in ("node-b", "node-c"):

@@ -1,10 +1,12 @@
-"""The fakes of the staged index, and both readers, keep their ports' promises."""
+"""The staged index of the ledger and its fakes, and both readers, keep their ports' promises."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from headway.ledger import Ledger
 from headway.model.staged import HeldSet
 from headway.staging.index import StagedIndex
 from headway.staging.reader import Reader, UserReader
@@ -29,6 +31,14 @@ class TestFileIndex(StagedIndexContract):
     @pytest.fixture
     def index(self, tmp_path: Path) -> StagedIndex:
         return FileIndex(tmp_path / "index")
+
+
+class TestLedgersIndex(StagedIndexContract):
+    @pytest.fixture
+    def index(self, ledger_url: str) -> Iterator[StagedIndex]:
+        ledger = Ledger.open(ledger_url)
+        yield ledger.staged
+        ledger.close()
 
 
 class TestMemoryPeers(PeersContract):

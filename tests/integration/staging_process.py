@@ -13,10 +13,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
 from headway.model.job import Dataset
-from headway.model.staged import StagedSet
 from headway.staging.cache import DataCache
 from headway.testing.staging import MemoryIndex
 
@@ -39,29 +40,15 @@ class FileIndex:
             file.truncate(0)
             file.write(pickle.dumps(index._sets))
 
-    def record(self, node: str, key: str, uri: str, size_bytes: int, sha256: str) -> None:
+    def _call(self, what: str, *given: Any) -> Any:
         with self._loaded() as index:
-            index.record(node, key, uri, size_bytes, sha256)
+            return getattr(index, what)(*given)
 
-    def acquire(self, node: str, key: str, run_id: str) -> None:
-        with self._loaded() as index:
-            index.acquire(node, key, run_id)
-
-    def release(self, node: str, run_id: str) -> None:
-        with self._loaded() as index:
-            index.release(node, run_id)
-
-    def evictable(self, node: str) -> list[StagedSet]:
-        with self._loaded() as index:
-            return index.evictable(node)
-
-    def remove(self, node: str, key: str) -> bool:
-        with self._loaded() as index:
-            return index.remove(node, key)
-
-    def list(self, node: str) -> "list[StagedSet]":
-        with self._loaded() as index:
-            return index.list(node)
+    record = partialmethod(_call, "record")
+    acquire = partialmethod(_call, "acquire")
+    release = partialmethod(_call, "release")
+    remove = partialmethod(_call, "remove")
+    list = partialmethod(_call, "list")
 
 
 def cache_at(root: Path, budget_bytes: int) -> DataCache:
