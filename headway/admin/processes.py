@@ -27,7 +27,7 @@ from headway.node.daemon import (
     server_daemon,
     worker_daemon,
 )
-from headway.node.forkstart import PRELOAD, PRELOAD_ENV, start_server
+from headway.node.forkstart import PRELOAD, PRELOAD_ENV, end_server, start_server
 from headway.pinning import reached_by_itself, trust
 from headway.prefect.auth import have_auth
 from headway.prefect.client import PrefectServer
@@ -128,6 +128,7 @@ def start_forks(settings: Settings) -> bool:
     with daemon.starting():
         if daemon.runs(log.warning):
             return False
+        end_server(settings.state_dir)  # it has no record: an earlier version started it
         modules = (*PRELOAD, *_ON_A_NODE, *(() if settings.is_guest else _OF_A_SITE))
         start_server(settings.state_dir, modules, site_environment(settings) | PRELOAD_ENV)
     return True

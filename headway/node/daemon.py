@@ -102,7 +102,8 @@ class Daemon:
     def starting(self) -> Iterator[None]:
         """Hold while looking whether it runs and starting it: a person and the supervisor may."""
         self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self.state_dir / f"{self.name}.lock").open("w") as lock:
+        # Not NAME.lock: a fork server of an earlier version holds "fork.lock" while it lives.
+        with (self.state_dir / f"{self.name}.starting").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

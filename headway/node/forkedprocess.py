@@ -49,13 +49,13 @@ class ExitNote:
 
 
 def run_forked(
-    state_dir: Path, request: int, note: ExitNote, read: Container[Mapping[str, str]]
+    state_dir: Path, request: bytes, note: ExitNote, read: Container[Mapping[str, str]]
 ) -> None:
     """Become the process that *request* describes and run its program to the end.
 
     Args:
         state_dir: Where the lock of a run lies.
-        request: Descriptor of the memory file that `fork` wrote, a `Program`.
+        request: A `Program`, encoded.
         note: Is told the status of a flow process; it is written when the interpreter ends.
         read: What Prefect has read of the environment, `prefect_environments`.
 
@@ -63,9 +63,7 @@ def run_forked(
         SystemExit: As the program ends; `FENCED` when the run lives already.
     """
     os.setsid()
-    with open(request, "rb") as file:
-        file.seek(0)
-        program = Program.decoded(file.read())
+    program = Program.decoded(request)
     _redirect(program.log)
     _reset_signals()
     _replace_environment(program.env)

@@ -15,7 +15,6 @@ import gc
 import importlib
 import logging
 import os
-import selectors
 import socket
 import subprocess
 import sys
@@ -33,22 +32,20 @@ from headway.node.imported import ImportedModules
 
 TICK_S = 2.0
 """How often an idle server looks whether its code or its socket changed."""
+_SPEAKS_S = 1.0
+"""Within it, who has connected says what it wants; it does so at once, unless it is stopped."""
 
 _log = logging.getLogger("headway.node.forkserver")
 
 
 class _Server:
-    """The loop that forks and reaps. Nothing in it may block or start a thread."""
+    """The loop that forks. Nothing in it may wait for long, or start a thread."""
 
     def __init__(self, state_dir: Path, preload: Sequence[str], lock: int) -> None:
         self.state_dir = state_dir
         self.preload = preload
         self.lock = lock
         self.refusal = b""
-        self.children: dict[int, int] = {}
-        """Pids of its children by their pidfds."""
-        # poll, not epoll: a forked child that closes its copies must not change ours.
-        self.selector = selectors.PollSelector()
         self.daemon = Daemon("fork", state_dir)
         self.listener = self._listen()
         self.inode = self._socket_inode()
@@ -63,8 +60,7 @@ class _Server:
         listener.listen(64)
         Path(fresh).rename(socket_address(directory))
         os.close(directory)
-        listener.setblocking(False)
-        self.selector.register(listener, selectors.EVENT_READ)
+        listener.settimeout(TICK_S)
         return listener
 
     def import_modules(self) -> None:
@@ -88,110 +84,69 @@ class _Server:
         gc.collect()
         gc.freeze()  # what is imported stays shared: a collection in a child must not touch it
 
-    def run(self) -> int | None:
+    def run(self) -> bytes | None:
         """Serve until another one does.
 
         Returns:
-            None in the server; in each forked child, the descriptor of its request.
+            None in the server; in each forked child, what it is asked to run.
         """
-        while self.lock >= 0:
-            for key, _ in self.selector.select(TICK_S):
-                if self.selector.get_map().get(key.fileobj) is not key:
-                    continue  # closed by an event before it
-                if key.fileobj is self.listener:
-                    with suppress(OSError):
-                        connection, _ = self.listener.accept()
-                        connection.setblocking(False)
-                        self.selector.register(connection, selectors.EVENT_READ)
-                elif isinstance(key.fileobj, int):
-                    self._reap(key.fileobj)
-                elif isinstance(key.fileobj, socket.socket):
-                    request = self._hear(key.fileobj)
-                    if request is not None:
+        while self._socket_inode() == self.inode:
+            self.daemon.beat()
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass  # whoever waits for one has its pidfd
+            caller = self._next_caller()
+            if self.imported.outdated():
+                self._hand_over(caller)
+                return None
+            if caller is not None:
+                with caller:
+                    request = _heard(caller)
+                    if request is not None and self._fork(caller):
                         return request
-            self._look_around()
+        _log.warning("another server took the socket, or it was removed; this one ends")
         return None
 
-    def _look_around(self) -> None:
-        if self.lock < 0:
-            return  # a successor has taken over
-        self.daemon.beat()
-        if self._socket_inode() != self.inode:
-            _log.warning("another server took the socket, or it was removed; this one ends")
-            self._retire()
-        elif self.imported.outdated():
-            self._hand_over()
+    def _next_caller(self) -> socket.socket | None:
+        with suppress(OSError):
+            caller, _ = self.listener.accept()
+            caller.settimeout(_SPEAKS_S)
+            return caller
+        return None
 
-    def _hear(self, connection: socket.socket) -> int | None:
-        try:
-            message, fds, _, _ = socket.recv_fds(connection, 64, 1)
-        except OSError:
-            message, fds = b"", []
-        if message and not _hung_up(connection):
-            if len(fds) == 1 and not (refusal := self._reason_not_to_fork()):
-                return self._fork(connection, fds[0])
+    def _fork(self, caller: socket.socket) -> bool:
+        """Fork for *caller*; whether this is the child."""
+        if self.refusal:
             with suppress(OSError):
-                connection.send(refusal if len(fds) == 1 else b"not a request")
-        self._close(connection)
-        for fd in fds:
-            os.close(fd)
-        return None
-
-    def _reason_not_to_fork(self) -> bytes:
-        if self.lock >= 0 and self.imported.outdated():
-            self._hand_over()
-        return AGAIN if self.lock < 0 else self.refusal
-
-    def _fork(self, connection: socket.socket, request: int) -> int | None:
+                caller.send(self.refusal)
+            return False
         try:
             pid = os.fork()
         except OSError as error:
             _log.error("cannot fork: %s", error)
-            pid = -1
+            return False
         if pid == 0:
-            self._let_go()
-            return request
-        os.close(request)
-        if pid > 0:
-            pidfd = os.pidfd_open(pid)
-            self.children[pidfd] = pid
-            self.selector.register(pidfd, selectors.EVENT_READ)
-            with suppress(OSError):
-                socket.send_fds(connection, [b"%d" % pid], [pidfd])
-        self._close(connection)
-        return None
-
-    def _let_go(self) -> None:
-        """In the child: drop everything that belongs to the server."""
-        for key in list(self.selector.get_map().values()):
-            if isinstance(key.fileobj, socket.socket):
-                key.fileobj.close()
-            elif isinstance(key.fileobj, int):
-                os.close(key.fileobj)
-        os.close(self.lock)
-
-    def _reap(self, pidfd: int) -> None:
-        os.waitpid(self.children.pop(pidfd), 0)
-        self.selector.unregister(pidfd)
+            self.listener.close()
+            os.close(self.lock)
+            return True
+        pidfd = os.pidfd_open(pid)
+        with suppress(OSError):
+            socket.send_fds(caller, [b"%d" % pid], [pidfd])
         os.close(pidfd)
+        return False
 
-    def _close(self, connection: socket.socket) -> None:
-        self.selector.unregister(connection)
-        connection.close()
-
-    def _hand_over(self) -> None:
-        self._retire()
-        _log.info("the code changed: a successor takes over, %d children go on", len(self.children))
+    def _hand_over(self, caller: socket.socket | None) -> None:
+        """Have a successor serve, *caller* too; what was forked goes on."""
+        self.listener.close()
+        os.close(self.lock)
+        _log.info("the code changed: a successor takes over")
         try:
             spawn(self.state_dir, self.preload, os.environ)
         except (OSError, subprocess.SubprocessError):
             _log.exception("the successor did not start")
-
-    def _retire(self) -> None:
-        """Serve no more; what was forked goes on."""
-        self._close(self.listener)
-        os.close(self.lock)
-        self.lock = -1
+        if caller is not None:
+            with caller, suppress(OSError):
+                caller.send(AGAIN)
 
     def _socket_inode(self) -> int:
         try:
@@ -200,13 +155,22 @@ class _Server:
             return -1
 
 
-def _hung_up(connection: socket.socket) -> bool:
+def _heard(caller: socket.socket) -> bytes | None:
+    """What *caller* asks to run; None where it asks nothing, or has left meanwhile."""
+    request, fds = None, list[int]()
     try:
-        return not connection.recv(1, socket.MSG_PEEK)
+        _, fds, _, _ = socket.recv_fds(caller, 64, 1)
+        request = os.pread(fds[0], os.fstat(fds[0]).st_size, 0) if fds else None
+        caller.setblocking(False)
+        caller.recv(1, socket.MSG_PEEK)  # its end is all that there can be
     except BlockingIOError:
-        return False
+        return request
     except OSError:
-        return True
+        pass
+    finally:
+        for fd in fds:
+            os.close(fd)
+    return None
 
 
 def _main(state_dir: Path, preload: Sequence[str]) -> None:

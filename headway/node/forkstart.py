@@ -8,9 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
+
+import psutil
 
 from headway.errors import HeadwayError
 
@@ -38,6 +41,7 @@ threads that wait keeps no memory for each of them."""
 _PEER = (socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
 AGAIN = b"again"
 """The server's answer when its code changed: its successor is listening already."""
+_KILLED_S = 10.0
 _ANSWER_S = 60.0
 """A server that is still importing answers within seconds, on a busy machine within many."""
 
@@ -172,6 +176,15 @@ def running_server(state_dir: Path) -> int | None:
             if directory >= 0:
                 os.close(directory)
         return int(struct.unpack("3i", connection.getsockopt(*_PEER))[0])
+
+
+def end_server(state_dir: Path) -> None:
+    """Kill the fork server that listens below *state_dir*, if any; what it has forked goes on."""
+    if (pid := running_server(state_dir)) is not None:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            process.kill()
+            process.wait(_KILLED_S)
 
 
 def spawn(state_dir: Path, preload: Sequence[str], env: Mapping[str, str]) -> None:

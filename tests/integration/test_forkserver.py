@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,10 +15,19 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from headway.node.daemon import Daemon
+from headway.admin import processes
+from headway.node.daemon import Daemon, fork_daemon
 from headway.node.flowlock import FENCED, live_flow, lock_flow, status_of
-from headway.node.forkstart import NotForked, Program, fork, running_server, start_server
+from headway.node.forkstart import (
+    NotForked,
+    Program,
+    fork,
+    running_server,
+    socket_address,
+    start_server,
+)
 from headway.project import PROJECT
+from headway.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 ENGINE = """
@@ -251,6 +261,43 @@ def test_a_daemon_is_forked_where_there_is_a_server_and_else_begins_by_itself(
         until(lambda: gone(server))
     assert process.cmdline()[-3:] == ["watchman", "--by", "night"]
     assert daemon.stop(signal.SIGTERM, 10.0)
+
+
+EARLIER = """
+import fcntl, socket, time
+lock = open("fork.lock", "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind("fork.sock")
+listener.listen()
+time.sleep(600)
+"""
+
+
+def test_a_server_of_an_earlier_version_which_left_no_record_gives_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PRELOAD", "_ON_A_NODE", "_OF_A_SITE"):
+        monkeypatch.setattr(processes, name, ())
+    settings = Settings(home=tmp_path)
+    settings.state_dir.mkdir()
+    daemon = fork_daemon(settings)
+    with subprocess.Popen([sys.executable, "-c", EARLIER], cwd=settings.state_dir) as earlier:
+        until(lambda: running_server(settings.state_dir) == earlier.pid)
+        assert processes.start_forks(settings)
+        until(lambda: gone(earlier.pid))
+    until(lambda: daemon.process() is not None)
+    assert not processes.start_forks(settings)
+    assert daemon.stop(signal.SIGKILL, 10.0)
+
+
+def test_a_server_that_somebody_connects_to_and_says_nothing_goes_on(bench: Bench) -> None:
+    bench.start_server()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        directory = os.open(bench.state_dir, os.O_PATH)
+        silent.connect(socket_address(directory))
+        os.close(directory)
+        assert bench.start("pass").end()[0] == 0
 
 
 def test_a_stopped_server_is_known_as_such(bench: Bench) -> None:
