@@ -19,6 +19,7 @@ from headway.errors import HeadwayError
 from headway.node.daemon import SILENT_S, guard_daemon, revive_supervisor
 from headway.node.daemon_logs import bound_logs
 from headway.node.lookout import Lookout
+from headway.node.stops import Stops
 from headway.policy.guard import GuardTimes, Instruction, Kill, Renew, Stop, decide
 from headway.policy.lending import Borrower, GiveBack, give_back
 from headway.site import Site, current_site
@@ -33,6 +34,7 @@ _SUPERVISOR_EVERY_S = 1.0
 _LOGS_EVERY_S = 60.0
 _MEMORY_EVERY_S = 0.1
 _NOTHING_LENT_S = 1.0
+_AFTER_FAILURE_S = 1.0
 
 
 class Guard:
@@ -45,17 +47,12 @@ class Guard:
         self.lookout = Lookout(site, self._times)
         self._wake = threading.Event()
         self._turn_s = site.clock.boottime_s()
-        self._ending: dict[tuple[str, object], threading.Thread] = {}
+        self._stops = Stops()
 
     def run(self) -> None:
         """Guard until this home is gone."""
-        for beside in (
-            self._look_again_and_again,
-            self._keep_supervisor,
-            self._keep_logs_short,
-            self._keep_memory,
-        ):
-            threading.Thread(target=beside, daemon=True).start()
+        for turn in (self._look, self._keep_supervisor, self._keep_logs_short, self._keep_memory):
+            threading.Thread(target=self._again_and_again, args=(turn,), daemon=True).start()
         clock = self._site.clock
         while self._site.settings.state_dir.is_dir():
             now_s = clock.boottime_s()
@@ -69,45 +66,42 @@ class Guard:
                 log.exception("a turn of the guard failed; the next one follows at once")
             clock.sleep(self._times.tick_s)
 
-    def _look_again_and_again(self) -> None:
+    def _again_and_again(self, turn: Callable[[], float]) -> None:
+        """Take a *turn*, which says how long to pause then, for as long as this process lives."""
+        pause_s = _AFTER_FAILURE_S
         while True:
-            self._wake.wait()
-            self._wake.clear()
             try:
-                self.lookout.look()
+                pause_s = turn()
             except Exception:  # as above
-                log.exception("leases were not renewed; tried again")
+                log.exception("a turn of the guard failed; tried again")
+            self._site.clock.sleep(pause_s)
 
-    def _keep_supervisor(self) -> None:
+    def _look(self) -> float:
+        self._wake.wait()
+        self._wake.clear()
+        self.lookout.look()
+        return 0.0
+
+    def _keep_supervisor(self) -> float:
         """Bring the supervisor back, and beat; in a thread of its own, which locks may hold up."""
-        daemon, clock = guard_daemon(self._site.settings), self._site.clock
-        while True:
-            try:
-                if clock.boottime_s() - self._turn_s < SILENT_S:
-                    daemon.beat()
-                if revive_supervisor(self._site.settings):
-                    log.warning("the supervisor had died: it is started again")
-            except Exception:  # as above
-                log.exception("the supervisor was not started again")
-            clock.sleep(_SUPERVISOR_EVERY_S)
+        settings = self._site.settings
+        if self._site.clock.boottime_s() - self._turn_s < SILENT_S:
+            guard_daemon(settings).beat()
+        if revive_supervisor(settings):
+            log.warning("the supervisor had died: it is started again")
+        return _SUPERVISOR_EVERY_S
 
-    def _keep_logs_short(self) -> None:
-        while True:
-            _shorten(partial(bound_logs, self._site.settings.state_dir))
-            if self.lookout.runtime is not None:  # the worker does it, where one is
-                _shorten(self.lookout.runtime.trim_logs)
-            self._site.clock.sleep(_LOGS_EVERY_S)
+    def _keep_logs_short(self) -> float:
+        _shorten(partial(bound_logs, self._site.settings.state_dir))
+        if self.lookout.runtime is not None:  # the worker does it, where one is
+            _shorten(self.lookout.runtime.trim_logs)
+        return _LOGS_EVERY_S
 
-    def _keep_memory(self) -> None:
-        while True:
-            lent = False
-            try:
-                lent = bool(self.lookout.borrowers())
-                if lent:
-                    self.take_back_memory()
-            except Exception:  # as above
-                log.exception("the memory that is lent was not looked at; it follows at once")
-            self._site.clock.sleep(_MEMORY_EVERY_S if lent else _NOTHING_LENT_S)
+    def _keep_memory(self) -> float:
+        if not self.lookout.borrowers():
+            return _NOTHING_LENT_S
+        self.take_back_memory()
+        return _MEMORY_EVERY_S
 
     def take_back_memory(self) -> list[GiveBack]:
         """Have leave, where memory is short, who runs in what is promised to others."""
@@ -131,57 +125,39 @@ class Guard:
         )
         note = self.lookout.note_gives_back
         for each in found:
-            self._begin(each.name, each.grace_s > 0, each.grace_s, lambda: why, note)
+            self._begin(each.name, each.grace_s, why, note, "" if each.grace_s else "at once")
         return found
 
     def act(self) -> list[Instruction]:
         """Begin what the time calls for, and say what that is."""
         now_s = self._site.clock.boottime_s()
         found = decide(self.lookout.held(), self.lookout.asked_s, now_s, self._times)
+        note = self.lookout.note_stopped
         for each in found:
-            if isinstance(each, Renew):
-                self._wake.set()
-            else:
-                self._begin_to_end(each)
+            match each:
+                case Renew():
+                    self._wake.set()
+                case Stop():
+                    self._begin(each.name, each.grace_s, _why(each), note)
+                case Kill():  # also while its grace time lasts
+                    self._begin(each.name, 0.0, _why(each), note, "at once")
         return found
 
-    def _begin_to_end(self, what: Stop | Kill) -> None:
-        grace_s = what.grace_s if isinstance(what, Stop) else 0.0
-        self._begin(what.name, type(what), grace_s, lambda: _why(what), self.lookout.note_stopped)
-
     def _begin(
-        self,
-        name: str,
-        how: object,
-        grace_s: float,
-        why: Callable[[], str],
-        note: Callable[[str, str], None],
+        self, name: str, grace_s: float, why: str, note: Callable[[str, str], None], how: str = ""
     ) -> None:
-        """Begin to stop container *name* unless that goes on; the first time it is noted why."""
-        key = (name, how)
-        before = self._ending.get(key)
-        if before is not None and before.is_alive():
-            return
-        if before is None:
-            log.warning("container %s is stopped: %s", name, why())
-            note(name, why())
-        self._ending[key] = threading.Thread(target=self._end, args=(name, grace_s))
-        self._ending[key].daemon = True
-        self._ending[key].start()
-
-    def _end(self, name: str, grace_s: float) -> None:
-        """Stop a container; where that fails, the next turn begins again."""
+        """Begin to stop container *name*, and *note* why, unless that goes on."""
         runtime = self.lookout.runtime
-        try:
+
+        def stop() -> None:
+            log.warning("container %s is stopped: %s", name, why)
+            note(name, why)
             if runtime is not None:
                 runtime.stop(name, grace_s)
-        except HeadwayError as error:
-            log.warning("container %s was not stopped: %s; tried again", name, error)
-            return
-        self.lookout.forget(name)
-        for key in [each for each in tuple(self._ending) if each[0] == name]:
-            self._ending.pop(key, None)
-        self._wake.set()
+            self.lookout.forget(name)
+            self._wake.set()
+
+        self._stops.begin(name, stop, how)
 
 
 def _shorten(logs: Callable[[], object]) -> None:

@@ -12,21 +12,21 @@ log = logging.getLogger(__name__)
 class Stops:
     """Stops containers, each in a thread of its own, none twice at once."""
 
-    def __init__(self, on_end: Callable[[], None]) -> None:
+    def __init__(self, on_end: Callable[[], None] = lambda: None) -> None:
         """Call *on_end*, from that thread, whenever one has ended."""
         self._on_end = on_end
-        self._threads: dict[str, threading.Thread] = {}
+        self._threads: dict[tuple[str, str], threading.Thread] = {}
         self._lock = threading.Lock()
 
-    def begin(self, container: str, stop: Callable[[], None]) -> None:
-        """Have *stop* stop the container, unless that is going on."""
+    def begin(self, container: str, stop: Callable[[], None], how: str = "") -> None:
+        """Have *stop* stop the container, unless that is going on, *how* it is done now."""
+        key = container, how
         with self._lock:
-            if container in self._threads:
+            if key in self._threads:
                 return
-            thread = threading.Thread(
-                target=self._stop, args=(container, stop), name=f"stop {container}", daemon=True
+            self._threads[key] = thread = threading.Thread(
+                target=self._stop, args=(key, stop), name=f"stop {container}", daemon=True
             )
-            self._threads[container] = thread
         log.warning("container %s is being stopped", container)
         thread.start()
 
@@ -37,7 +37,8 @@ class Stops:
         for thread in threads:
             thread.join()
 
-    def _stop(self, container: str, stop: Callable[[], None]) -> None:
+    def _stop(self, key: tuple[str, str], stop: Callable[[], None]) -> None:
+        container, _ = key
         try:
             stop()
         except HeadwayError as error:
@@ -46,5 +47,5 @@ class Stops:
             log.exception("container %s was not stopped; tried again", container)
         finally:
             with self._lock:
-                del self._threads[container]
+                del self._threads[key]
             self._on_end()

@@ -243,7 +243,7 @@ class DiskMeter:
 
     def _count(self, pids: tuple[int, ...]) -> None:
         began_s = time.thread_time()
-        with suppress(OSError, AttributeError):  # not root; no Linux
+        with suppress(OSError):  # not root
             os.setpriority(os.PRIO_PROCESS, get_native_id(), _NICE)
         try:
             lost = self._lost()

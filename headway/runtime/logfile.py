@@ -8,7 +8,6 @@ reader that comes back late is told how much it missed.
 import ctypes
 import errno
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
@@ -131,8 +130,6 @@ def punch_unwritten(folder: int, name: str) -> None:
     Raises:
         OSError: It is no file, or the file system gives nothing back.
     """
-    if not sys.platform.startswith("linux"):
-        return
     fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)  # what was read looks like written
@@ -149,8 +146,6 @@ def punch_unwritten(folder: int, name: str) -> None:
 
 def punch_hole(fd: int, offset: int, length: int) -> bool:
     """Give the bytes back to the disk without changing the size; False where that cannot be."""
-    if not sys.platform.startswith("linux"):
-        return False
     libc = ctypes.CDLL(None, use_errno=True)
     result = libc.fallocate(
         ctypes.c_int(fd),

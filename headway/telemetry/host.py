@@ -28,11 +28,8 @@ class NodeHost:
 
     def cpus(self) -> float:
         """Logical CPUs this process may use: affinity, and the cgroups' quota where smaller."""
-        affinity = (
-            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        )
         quota = self._cgroups.cpu_quota()
-        return min(float(affinity or 1), quota or float("inf"))
+        return min(float(len(os.sched_getaffinity(0))), quota or float("inf"))
 
     def read(self) -> HostReading:
         """The host now; `cpu_frac` since the reading before, or since this object was made."""
@@ -51,10 +48,7 @@ class NodeHost:
 
 def boot_id() -> str:
     """Names this boot of the machine: another one means that no process of before lives."""
-    try:
-        return BOOT_ID.read_text().strip()
-    except OSError:  # macOS has none
-        return f"boot-{psutil.boot_time():.0f}"
+    return BOOT_ID.read_text().strip()
 
 
 def _busy_frac(before: Any, after: Any) -> float:

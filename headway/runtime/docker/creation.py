@@ -219,8 +219,7 @@ def cpuset(spec: ContainerSpec, info: Mapping[str, Any]) -> str | None:
     program where other NUMA nodes have some left.
     """
     # An engine that has other CPUs than this process would refuse the container.
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    if not info.get("CPUSet") or info.get("NCPU") != here:
+    if not info.get("CPUSet") or info.get("NCPU") != len(os.sched_getaffinity(0)):
         return None
     return ",".join(map(str, sorted(spec.near_cpus))) or None
 

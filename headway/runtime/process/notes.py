@@ -59,15 +59,11 @@ def noted(
 
 def _near(spec: ContainerSpec) -> list[int]:
     """The CPUs near its GPUs, of those that there are; none where it is not to be bound."""
-    if not hasattr(os, "sched_getaffinity"):
-        return []
     return sorted(spec.near_cpus & os.sched_getaffinity(0))
 
 
 def _choose_cpus(spec: ContainerSpec, others: Iterable[Mapping[str, Any]]) -> list[int]:
     """The CPUs that the fewest other programs were given, of these those near its GPUs first."""
-    if not hasattr(os, "sched_getaffinity"):
-        return []
     taken = dict.fromkeys(os.sched_getaffinity(0), 0)
     for cpu in (cpu for other in others for cpu in other["affinity"]):
         if cpu in taken:

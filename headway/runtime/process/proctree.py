@@ -1,11 +1,10 @@
 """The processes below one process, and what they use.
 
-psutil answers, but for the tree on Linux: it would read every process of the
-machine each time, and a watchdog asks ten times a second.
+psutil answers, but for the tree: it would read every process of the machine
+each time, and a watchdog asks ten times a second.
 """
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import TypeVar
 import psutil
 
 T = TypeVar("T")
-_LINUX = sys.platform.startswith("linux")
 
 
 def tree(pid: int) -> list[int]:
@@ -23,8 +21,6 @@ def tree(pid: int) -> list[int]:
     Of one whose first thread has ended another is named beside it: only that tells of its memory
     and its files.
     """
-    if not _LINUX:
-        return [each.pid for each in psutil.Process(pid).children(recursive=True) if _alive(each)]
     found, todo = [], [pid]
     while todo:
         for child in _children(todo.pop()):
@@ -92,7 +88,7 @@ def pss_bytes(pid: int) -> int:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of *pid*, and on Linux of its children that it waited for."""
+    """CPU time of *pid*, and of its children that it waited for."""
     return _asked(pid, lambda process: float(sum(process.cpu_times()[:4])), 0.0)
 
 

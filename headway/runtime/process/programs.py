@@ -98,17 +98,10 @@ class ProcessRuntime:
                 ]
             ),
         ]
-        if not hasattr(os, "sched_setaffinity"):
-            found.append("CPUs are not limited: programs are only told how many to use.")
-        elif self._policy.cpus is CpuRule.GUARANTEE and not self._weighs:
+        if self._policy.cpus is CpuRule.GUARANTEE and not self._weighs:
             found.append(
                 "CPU time cannot be shared by weight: programs are kept to the CPUs of their job."
             )
-        if not sys.platform.startswith("linux"):
-            found += [
-                "A program that leaves its process group may outlive its run.",
-                "The log's limit is not held: this system cannot give up the oldest part.",
-            ]
         return tuple(found)
 
     def path_in_container(self, mount: BindMount) -> str:

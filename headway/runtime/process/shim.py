@@ -29,7 +29,6 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-_LINUX = sys.platform.startswith("linux")
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _KILL_PAUSE_S = 0.02
 _NOT_FOUND, _NOT_EXECUTABLE, _NOT_SET_UP = 127, 126, 125
@@ -59,12 +58,11 @@ def main(folder: Path, groups: str, libraries: list[str]) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path += libraries
-    if _LINUX:
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        if shim := os.fork():
-            os.close(report)
-            _keep(shim)
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    if shim := os.fork():
+        os.close(report)
+        _keep(shim)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     pid = _start(spec | {"groups": groups}, json.loads((folder / "env.json").read_text()))
     started_at = time.time()  # noqa: TID251 - headway.clock is not loaded yet
     from headway.durable import replace_file  # noqa: PLC0415 - the program runs by now
@@ -136,7 +134,7 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if spec.get("oom_score_adj") and _LINUX:
+    if spec.get("oom_score_adj"):
         Path("/proc/self/oom_score_adj").write_text(str(spec["oom_score_adj"]))
     for group in filter(None, spec["groups"].split(":")):
         with contextlib.suppress(OSError):  # without the group it runs all the same
@@ -144,10 +142,9 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
     if spec["affinity"]:
         os.sched_setaffinity(0, spec["affinity"])
     _give_up_rights(spec)
-    if _LINUX:  # after setuid, which clears it
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != shim:
-            os._exit(_NOT_SET_UP)  # the shim died before the line above
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after setuid, which clears it
+    if os.getppid() != shim:
+        os._exit(_NOT_SET_UP)  # the shim died before the line above
     os.chdir(spec["working_dir"])
     command = spec["command"]
     try:
@@ -159,12 +156,11 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
 
 
 def _give_up_rights(spec: dict[str, Any]) -> None:
-    if _LINUX:
-        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-        if spec["user"]:
-            from headway.runtime.process.syscalls import refuse  # noqa: PLC0415 - rarely needed
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    if spec["user"]:
+        from headway.runtime.process.syscalls import refuse  # noqa: PLC0415 - rarely needed
 
-            refuse()
+        refuse()
     if spec["passage"]:
         from headway.runtime.process.passage import make  # noqa: PLC0415 - rarely needed
 
@@ -189,13 +185,6 @@ def identity(pid: int) -> str | None:
     The kernel's own start time, in ticks since this boot: a jump of the
     wall clock does not change it. A zombie counts as gone.
     """
-    if not _LINUX:
-        import psutil  # noqa: PLC0415 - slow, and not needed on Linux
-
-        try:
-            return f"{psutil.Process(pid).create_time()}"
-        except psutil.NoSuchProcess:
-            return None
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

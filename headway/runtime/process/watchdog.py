@@ -8,7 +8,6 @@ import json
 import os
 import resource
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ _NOTE_EVERY_S = 1.0
 _NEW_PEAK_FRAC = 0.02
 _RETRY_S = 1.0
 _KILL_PAUSE_S = 0.002
-_MAXRSS_BYTES = 1024 if sys.platform.startswith("linux") else 1
+_MAXRSS_BYTES = 1024
 
 
 class Watchdog:
@@ -73,13 +72,9 @@ class Watchdog:
     def _pause(self) -> None:
         """Wait for a moment; less where SIGTERM comes, or a child ends."""
         pause_s = NEAR_POLL_S if self._used_bytes > self._limit_bytes // 2 else POLL_S
-        if sys.platform.startswith("linux"):
-            # The kernel says at once when a child ends; a poll would add 50 ms to every run.
-            came = signal.sigtimedwait({signal.SIGTERM, signal.SIGCHLD}, pause_s)
-            self._kill |= came is not None and came.si_signo == signal.SIGTERM
-        else:
-            time.sleep(pause_s)
-            self._kill |= signal.SIGTERM in signal.sigpending()
+        # The kernel says at once when a child ends; a poll would add 50 ms to every run.
+        came = signal.sigtimedwait({signal.SIGTERM, signal.SIGCHLD}, pause_s)
+        self._kill |= came is not None and came.si_signo == signal.SIGTERM
 
     def _check(self, pids: list[int]) -> None:
         """Compare the program's processes with its limits; have them killed beyond."""

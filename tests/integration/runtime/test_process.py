@@ -27,9 +27,6 @@ from headway.testing.runtime import Script
 from headway.testing.runtime_harness import SLEEPS, Harness, Program, until, whole_log
 from headway.units import MIB
 
-if not sys.platform.startswith("linux"):
-    pytest.skip("the shim's strong guarantees are Linux's", allow_module_level=True)
-
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Iterator[Harness]:
