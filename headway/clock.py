@@ -4,6 +4,7 @@ Everything that needs the time is handed a `Clock`, so that a test or a
 replay can move it. Times in the ledger are the database's, never these.
 """
 
+import math
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -55,3 +56,19 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Wait for *seconds*."""
         time.sleep(seconds)
+
+
+class NowAndThen:
+    """Whether something is due that is to be done once in so many seconds; at first it is."""
+
+    def __init__(self, clock: Clock, every_s: float) -> None:
+        """Due every *every_s* seconds of *clock*."""
+        self._clock, self._every_s, self._next_s = clock, every_s, -math.inf
+
+    def is_due(self) -> bool:
+        """Whether it is; who hears so does it."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._next_s:
+            return False
+        self._next_s = now_s + self._every_s
+        return True

@@ -412,7 +412,9 @@ class Site:
     def why_closed(self) -> str:
         """Why this node starts nothing now; empty where it does."""
         try:
-            _ = self.container_policy
+            kept = self.adopted.get(POLICY)  # which the node's worker has read lately
+            block = self._block if kept is None else ContainerPolicy.model_validate(kept)
+            check(with_real_roots(block), self.ceiling)
             self._check_container_user()
         except (CeilingUnsafe, InvalidInput, ValueError) as error:
             return str(error)

@@ -22,6 +22,7 @@ from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Failed
 
+from headway.clock import NowAndThen
 from headway.errors import RunUnknown
 from headway.leader.backlog import Backlog
 from headway.leader.events import LISTEN_AGAIN_S, events
@@ -42,7 +43,7 @@ from headway.scheduler.queue_janitor import QueueJanitor
 from headway.site import Site, current_site
 from headway.worker.housekeeping import mend
 from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
-from headway.worker.tasks import NowAndThen, run_periodically
+from headway.worker.tasks import run_periodically
 
 log = logging.getLogger(__name__)
 

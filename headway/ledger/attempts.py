@@ -7,7 +7,7 @@ from sqlalchemy import and_, case, func, or_
 from sqlmodel import Session, col, select
 
 from headway.ledger.codec import record
-from headway.ledger.columns import now
+from headway.ledger.columns import from_now, now
 from headway.ledger.database import Repository
 from headway.ledger.tables import AttemptRow, RunRow
 from headway.model.attempt_record import AttemptRecord, Failures
@@ -33,7 +33,7 @@ class Attempts(Repository):
         Nothing of runs of which none did.
         """
         with self._database.reading() as session:
-            lately = col(AttemptRow.ended_at) > now(session) - INFRASTRUCTURE_COUNTS_FOR
+            lately = col(AttemptRow.ended_at) > from_now(-INFRASTRUCTURE_COUNTS_FOR)
             program = col(AttemptRow.exit_kind).in_(PROGRAM_FAILURES)
             infrastructure = and_(col(AttemptRow.exit_kind) == ExitKind.INFRASTRUCTURE, lately)
             restarts = and_(col(AttemptRow.exit_message) == RESTARTED, lately)

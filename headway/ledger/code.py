@@ -185,7 +185,7 @@ class Code(Repository):
 
         Those that somebody was told of lately stay: they may be part of the next one.
         """
-        with self._database.reading() as session:
+        with self._database.reading(one_moment=True) as session:
             before = now(session) - timedelta(seconds=LENT_S)
             chunks = select(CodeChunkRow.sha256).where(
                 CodeChunkRow.team == team, CodeChunkRow.seen_at < before

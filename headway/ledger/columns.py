@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -13,8 +13,10 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    ColumnElement,
     DateTime,
     Dialect,
+    Interval,
     String,
     TypeDecorator,
     literal,
@@ -186,6 +188,11 @@ class db_now(FunctionElement[datetime]):  # noqa: N801 - it is used as an SQL fu
 @compiles(db_now)
 def _clock_timestamp(_element: Any, _compiler: Any, **_: Any) -> str:
     return "clock_timestamp()"
+
+
+def from_now(delta: timedelta) -> ColumnElement[datetime]:
+    """The database's time at this statement, and *delta* more, as a part of a question."""
+    return db_now() + literal(delta, Interval())
 
 
 ID: Any = BigInteger()

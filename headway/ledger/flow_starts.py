@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from sqlmodel import col, select, update
 
-from headway.ledger.columns import now
+from headway.ledger.columns import from_now, now
 from headway.ledger.database import Repository
 from headway.ledger.tables import LeaseRow, RunRow
 
@@ -42,7 +42,7 @@ class FlowStarts(Repository):
     def lately(self, run_ids: Sequence[str], within_s: float) -> dict[str, int]:
         """So many of each run, where a count began at most *within_s* ago."""
         with self._database.reading() as session:
-            since = now(session) - timedelta(seconds=within_s)
+            since = from_now(-timedelta(seconds=within_s))
             counted = select(RunRow.run_id, RunRow.flow_starts).where(
                 col(RunRow.run_id).in_(run_ids), col(RunRow.flow_starts_since) >= since
             )

@@ -6,10 +6,11 @@ passes no pooler of transactions.
 
 from datetime import datetime, timedelta
 
+from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from headway.errors import TermOver
-from headway.ledger.columns import insert_new, now
+from headway.ledger.columns import db_now, from_now, insert_new, now
 from headway.ledger.database import Repository
 from headway.ledger.tables import LeaderRow
 from headway.model.term import Leader, Term
@@ -31,6 +32,8 @@ class Leaders(Repository):
             after_s: Only where the leader's time has been over for so long.
         """
         with self._database.transaction() as session:
+            if after_s == 0.0 and (leads := _go_on(session, pool, holder, ttl_s)) is not None:
+                return leads
             row = session.get(LeaderRow, pool, with_for_update=True)
             if row is None:
                 first = LeaderRow(pool=pool, term=0, node="", holder="", expires_at=now(session))
@@ -49,6 +52,17 @@ class Leaders(Repository):
         with self._database.reading() as session:
             row = session.get(LeaderRow, pool)
             return None if row is None else _leader(row, now(session))
+
+
+def _go_on(session: Session, pool: str, holder: str, ttl_s: float) -> Leader | None:
+    """*holder* goes on, if it leads still: in one statement, since that is done each second."""
+    own = col(LeaderRow.pool) == pool, col(LeaderRow.holder) == holder
+    still = col(LeaderRow.expires_at) > db_now()
+    until = from_now(timedelta(seconds=ttl_s))
+    query = update(LeaderRow).where(*own, still).values(expires_at=until)
+    terms = query.returning(col(LeaderRow.term), col(LeaderRow.node))
+    row = session.execute(terms).one_or_none()
+    return None if row is None else Leader(Term(pool, row.term), row.node, holder, ttl_s)
 
 
 def _leader(row: LeaderRow, moment: datetime) -> Leader:

@@ -1,12 +1,12 @@
 """Leases: the only place where resources are granted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 from types import MappingProxyType
 
-from sqlalchemy import delete, exists, or_
+from sqlalchemy import delete, exists, func, or_
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
@@ -15,7 +15,7 @@ from headway.errors import LeaseLost
 from headway.ledger.array_rows import array_is_full
 from headway.ledger.attempts import note_claim, note_end
 from headway.ledger.calls import call
-from headway.ledger.columns import now
+from headway.ledger.columns import db_now, from_now, now
 from headway.ledger.database import Repository
 from headway.ledger.fences import ended_before, fenced, given_back_before, leased
 from headway.ledger.following import following
@@ -183,10 +183,17 @@ class Leases(Repository):
         with self._database.reading() as session:
             return leases_from(session, session.exec(_unstarted(node)).all())
 
-    def overdue(self, node: str) -> list[Lease]:
-        """Those of them whose deadline has passed by the database's clock."""
+    def untaken_claims(self, nodes: Collection[str]) -> dict[str, int]:
+        """How many of them there are, by node."""
         with self._database.reading() as session:
-            late = _unstarted(node).where(col(LeaseRow.start_by) < now(session))
+            waits = col(LeaseRow.node).in_(nodes), LIVE, col(LeaseRow.start_by).is_not(None)
+            counted = select(LeaseRow.node, func.count()).where(*waits).group_by(LeaseRow.node)
+            return dict(session.exec(counted).all())
+
+    def overdue(self, node: str) -> list[Lease]:
+        """Those claims on *node* whose deadline has passed by the database's clock."""
+        with self._database.reading() as session:
+            late = _unstarted(node).where(col(LeaseRow.start_by) < db_now())
             return leases_from(session, session.exec(late).all())
 
     def take(self, lease_id: int, gang_id: str, attempt: int, run_id: str) -> Lease:
@@ -282,20 +289,20 @@ class Leases(Repository):
             if lease is not None and (lease.attempt, lease.token) == (fence.attempt, fence.token):
                 release_all(session, LeaseRow.run_id == fence.run_id)
 
-    def release_untaken(self, node: str, ttl_s: float) -> list[str]:
-        """Release what gangs held on *node* for ranks, and did not renew for *ttl_s* more.
+    def release_untaken(self, pool: str, ttl_s: float) -> list[str]:
+        """Release what gangs of *pool* held for ranks, and did not renew for *ttl_s* more.
 
         Returns:
             The runs of these gangs.
         """
+        of_pool = col(LeaseRow.run_id).in_(select(RunRow.run_id).where(RunRow.pool == pool))
+        expired = col(LeaseRow.expires_at) < from_now(-timedelta(seconds=ttl_s))
         with self._database.transaction() as session:
-            expired = col(LeaseRow.expires_at) < now(session) - timedelta(seconds=ttl_s)
-            on_node = LeaseRow.node == node
-            rows = release_all(session, on_node, LeaseRow.gang_rank > 0, expired)
+            rows = release_all(session, LeaseRow.gang_rank > 0, expired, of_pool)
             return [row.run_id for row in rows]
 
-    def lost_heads(self, node: str, margin_s: float) -> list[Lease]:
-        """Leases of runs that lead a gang from another node than *node*, and are lost there.
+    def lost_heads(self, pool: str, margin_s: float) -> list[Lease]:
+        """Leases of runs of *pool* that lead a gang and are lost.
 
         They expired *margin_s* ago: by then the guard there has ended what it could not renew.
         """
@@ -315,8 +322,8 @@ class Leases(Repository):
                 .where(
                     LIVE,
                     LeaseRow.gang_rank == 0,
-                    LeaseRow.node != node,
-                    col(LeaseRow.expires_at) < now(session) - timedelta(seconds=margin_s),
+                    RunRow.pool == pool,
+                    col(LeaseRow.expires_at) < from_now(-timedelta(seconds=margin_s)),
                     col(RunRow.state).in_(GRANTED),
                     col(RunRow.attempt) == col(LeaseRow.attempt),
                     or_(begun, waits),

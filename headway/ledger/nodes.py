@@ -1,17 +1,18 @@
 """Nodes of the site, their readings, and what operators set."""
 
 import math
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func
+from sqlalchemy import ColumnElement, delete, func, update
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import NodeNameTaken
 from headway.ledger.audit_log import Act, note
 from headway.ledger.codec import record
-from headway.ledger.columns import now
+from headway.ledger.columns import db_now, now
 from headway.ledger.database import Repository
 from headway.ledger.lease_rows import LIVE, release_all
 from headway.ledger.records import NodeRecord
@@ -94,13 +95,10 @@ class Nodes(Repository):
 
     def heartbeat(self, name: str, worker_token: str, reading: NodeReading) -> bool:
         """Keep the newest reading; False when another worker took the node over."""
+        own = col(NodeRow.name) == name, col(NodeRow.worker_token) == worker_token
+        newest = update(NodeRow).where(*own).values(reading=reading, heartbeat_at=db_now())
         with self._database.transaction() as session:
-            row = session.get(NodeRow, name, with_for_update=True)
-            if row is None or row.worker_token != worker_token:
-                return False
-            row.reading = reading
-            row.heartbeat_at = now(session)
-            return True
+            return session.execute(newest.returning(col(NodeRow.name))).first() is not None
 
     def get(self, name: str) -> NodeRecord | None:
         """The node called *name*."""
@@ -193,9 +191,13 @@ class SiteSettings(Repository):
 
     def get(self, name: str) -> dict[str, Any] | None:
         """The document under *name*."""
+        return self.of((name,)).get(name)
+
+    def of(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The documents that there are under *names*."""
         with self._database.reading() as session:
-            row = session.get(SettingRow, name)
-            return None if row is None or row.document is None else dict(row.document)
+            rows = session.exec(select(SettingRow).where(col(SettingRow.name).in_(names)))
+            return {row.name: dict(row.document) for row in rows if row.document is not None}
 
 
 def of_the_site() -> SelectOfScalar[NodeRow]:

@@ -9,7 +9,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import RunUnknown
 from headway.estimate.usual import Lasted, kind_of
-from headway.ledger.columns import now
+from headway.ledger.columns import from_now
 from headway.ledger.database import Repository
 from headway.ledger.records import RunRecord
 from headway.ledger.run_rows import by_id, check_askable, chosen, run_record, run_row, runs_of
@@ -142,8 +142,7 @@ class RunReads(Repository):
         """
         untold = col(RunRow.told_end_at).is_(None), RunRow.run_id > after
         with self._database.reading() as session:
-            silent_since = now(session) - timedelta(seconds=_SILENT_S)
-            query = ends_told_by(node, pool, silent_since).where(*untold)
+            query = ends_told_by(node, pool, from_now(-timedelta(seconds=_SILENT_S))).where(*untold)
             rows = session.exec(query.order_by("run_id").limit(limit))
             return [run_record(row) for row in rows]
 
@@ -225,7 +224,7 @@ class RunReads(Repository):
 
 
 def ends_told_by(
-    node: str, pool: str, silent_since: datetime | None = None
+    node: str, pool: str, silent_since: ColumnElement[datetime] | None = None
 ) -> SelectOfScalar[RunRow]:
     """Runs that ended on *node*, and those of its *pool* that ended where no node answers.
 

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
 
 from sqlalchemy import delete, func
 from sqlmodel import col, select
@@ -123,11 +124,12 @@ class Staged(Repository):
     def list(self, node: str) -> list[StagedSet]:
         """Everything in the node's cache, least recently used first."""
         with self._database.reading() as session:
-            query = select(StagedRow).where(StagedRow.node == node).order_by("used_at")
-            used: dict[str, Any] = {}
-            for use in session.exec(select(StagedUseRow).where(StagedUseRow.node == node)):
-                used.setdefault(use.key, []).append(use.run_id)
+            uses = (col(StagedUseRow.node) == StagedRow.node) & (
+                col(StagedUseRow.key) == StagedRow.key
+            )
+            query = select(StagedRow, StagedUseRow.run_id).outerjoin(StagedUseRow, uses)
+            sets = query.where(StagedRow.node == node).order_by("used_at", StagedRow.key)
             return [
-                record(StagedSet, row, run_ids=tuple(sorted(used.get(row.key, ()))))
-                for row in session.exec(query)
+                record(StagedSet, row, run_ids=tuple(sorted(each for _, each in used if each)))
+                for row, used in groupby(session.exec(sets), key=itemgetter(0))
             ]

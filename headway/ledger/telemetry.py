@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 
-from sqlalchemy import Table, Text, cast, delete, func, insert
-from sqlmodel import SQLModel, col, select
+from sqlalchemy import Text, cast, delete, func, insert
+from sqlmodel import col, select
 
 from headway.ledger.codec import record
 from headway.ledger.columns import now
@@ -14,7 +14,7 @@ from headway.ledger.database import Repository
 from headway.ledger.observed_tables import TelemetryRow
 from headway.model.telemetry import TelemetryPoint
 
-_TABLE: Table = SQLModel.metadata.tables["telemetry"]
+_ROWS_A_STATEMENT = 500
 RETENTION = {1: timedelta(hours=1), 60: timedelta(days=7)}
 """How long points of each period (seconds) are kept: at most 3,600 + 10,080
 for the host and for each GPU of a node."""
@@ -35,9 +35,9 @@ class Telemetry(Repository):
             moment = now(session)
             shift = moment - max(point.at for point in points)
             rows = [{**asdict(each), "at": each.at + shift, "node": node} for each in points]
-            # Not the class: a row with other empty columns than the one before would take a round
-            # trip of its own, and nearly each has.
-            session.execute(insert(_TABLE), rows)
+            for start in range(0, len(rows), _ROWS_A_STATEMENT):
+                page = rows[start : start + _ROWS_A_STATEMENT]
+                session.execute(insert(TelemetryRow).values(page))
             for period_s, kept in RETENTION.items():
                 session.execute(
                     delete(TelemetryRow).where(

@@ -104,7 +104,7 @@ class Uploads(Repository):
 
     def chunks_named(self, team: str) -> set[str]:
         """The chunks that the team's data sets are made of."""
-        with self._database.reading() as session:
+        with self._database.reading(one_moment=True) as session:
             return _named(session, team)
 
 

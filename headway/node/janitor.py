@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from headway.clock import booted_at
+from headway.clock import NowAndThen, booted_at
 from headway.errors import (
     HeadwayError,
     LeaseLost,
@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 DELETED_RUN = PrefectRun(PrefectView.MISSING)
 A_ROUND = 200
 """Of the ends that Prefect has not heard of, and of the runs that wait, so many are looked at."""
+_SWEEP_EVERY_S = 30.0
+"""Of a node on which nothing runs."""
 _SILENT = frozenset({Action.NOTE_TOLD, Action.STOP_CONTAINER})
 """Not worth a line of the log each round."""
 
@@ -63,6 +65,8 @@ class Janitor:
         self._turn_of_ends = ""
         self._told_ends = ToldEnds(site, node=site.settings.node)
         self._amiss: str | None = None
+        self._untaken = frozenset[str]()
+        self._quiet_sweep = NowAndThen(site.clock, _SWEEP_EVERY_S)
 
     def unsettled(self, called: Collection[str] = (), *, whole: bool = True) -> list[RunRecord]:
         """Runs of this node that Prefect must be asked about, and *called*.
@@ -74,7 +78,10 @@ class Janitor:
         open_runs = ledger.runs.on_node(node) + self._untold(node=node)
         open_runs += self._told_ends.page() if whole else []
         known = {run.run_id for run in open_runs}
-        left = {lease.run_id for lease in ledger.leases.live(node) if lease.gang_rank == 0}
+        # Read after the runs: a grant that the worker has not seen yet is among these.
+        leases = [lease for lease in ledger.leases.live(node) if lease.gang_rank == 0]
+        self._untaken = frozenset(lease.run_id for lease in leases if lease.start_by is not None)
+        left = {lease.run_id for lease in leases}
         left |= {container.run_id for container in self._site.runtime.containers()}
         for run_id in sorted(left.union(called) - known):
             with suppress(RunUnknown):  # of a ledger before this one; its container is swept
@@ -121,17 +128,37 @@ class Janitor:
             prefect: What Prefect says; a run that is missing here was deleted.
             starting: Runs whose flow process this worker is starting right now.
         """
-        ledger, node = self._site.ledger, self._site.settings.node
         # In this order: of a flow process that has ended every container is seen.
         alive = {run.run_id: live_flow(self._site.settings.state_dir, run.run_id) for run in runs}
         self._frozen.kill(pid for pid in alive.values() if pid is not None)
         containers = {c.name: c for c in self._site.runtime.containers()}
+        compared = self._compare(runs, prefect, starting, alive, containers) if runs else None
+        mendings, wanted = compared or ([], set())
+        self._guard_network()
+        if runs or containers or self._quiet_sweep.is_due():
+            without_run = [each for name, each in containers.items() if name not in wanted]
+            sweep(self._site, containers.values(), without_run)
+        return mendings
+
+    def _compare(
+        self,
+        runs: list[RunRecord],
+        prefect: Mapping[str, PrefectRun],
+        starting: frozenset[str],
+        alive: Mapping[str, int | None],
+        containers: Mapping[str, ContainerStatus],
+    ) -> tuple[list[Mending], set[str]]:
+        """What remains to be written to Prefect, and the containers that stand for an attempt."""
+        ledger, node = self._site.ledger, self._site.settings.node
         ids = [run.run_id for run in runs]
         starts = ledger.flow_starts.lately(ids, FLOW_STARTS_WITHIN_S)
         now, failed = ledger.runs.of(ids), ledger.attempts.failures(ids)
         booted = booted_at(self._site.clock)
         leases = {each.run_id: each for each in ledger.leases.live(node) if each.gang_rank == 0}
-        overdue = {lease.run_id for lease in ledger.leases.overdue(node)}
+        overdue = {lease.run_id for lease in ledger.leases.overdue(node)} if self._untaken else ()
+        # Nobody starts those that have ended.
+        ended = {run.run_id for run in runs if run.state is RunState.ENDED}
+        starting = (starting | self._untaken) - ended
         wanted: set[str] = set()
         mendings: list[Mending] = []
         for run in runs:
@@ -147,10 +174,7 @@ class Janitor:
             container, late = _state_of(containers.get(name)), run.run_id in overdue
             flow = _flow(alive[run.run_id], starting=run.run_id in starting)
             mendings += self._look_after(case, flow, container, overdue=late)
-        self._guard_network()
-        without_run = [each for name, each in containers.items() if name not in wanted]
-        sweep(self._site, containers.values(), without_run)
-        return mendings
+        return mendings, wanted
 
     def _look_after(
         self, case: Case, flow: FlowProcess, container: Container, *, overdue: bool

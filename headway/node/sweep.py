@@ -1,21 +1,16 @@
-"""What nobody needs on this node any more: containers, secrets, data sets, leases of gangs.
+"""What nobody needs on this node any more: containers, secrets, data sets.
 
 Whatever fails is tried again with the janitor's next round.
 """
 
 import logging
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import contextmanager
 
 from headway.durable import UNFINISHED, remove_unfinished
-from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable, RunUnknown
-from headway.model.attempt_record import Failures
-from headway.model.job_text import kept_job
-from headway.model.run import GRANTED, Exit, ExitKind, RunState
+from headway.errors import HeadwayError, LedgerUnreachable, RunUnknown
+from headway.model.run import GRANTED, RunState
 from headway.node.flowlock import live_flow
-from headway.policy.conclude import AttemptEnd, Ended, conclude
-from headway.policy.guard import GuardTimes
 from headway.run.code import forget_working_copy
 from headway.run.here import forget_secrets
 from headway.runtime.port import ContainerStatus
@@ -36,10 +31,6 @@ def sweep(
         without_run: Those of them that stand for no attempt of a run that the round was about.
     """
     at_work = {container.run_id for container in containers}
-    with trying("leases of gangs"):
-        _release_untaken(site)
-    with trying("gangs whose leader is lost"):
-        _conclude_lost_gangs(site)
     for container in without_run:
         with trying(f"container {container.name}"):
             _remove(site, container)
@@ -64,38 +55,6 @@ def trying(what: str) -> Iterator[None]:
         raise  # it would be the same for everything else, each after a long wait
     except (HeadwayError, OSError) as error:
         log.warning("%s: %s; tried again next round", what, error)
-
-
-def _release_untaken(site: Site) -> None:
-    settings = site.settings
-    for gang_id in site.ledger.leases.release_untaken(settings.node, settings.lease_ttl_s):
-        log.warning("gang %s did not begin its part here: its lease is released", gang_id)
-
-
-def _conclude_lost_gangs(site: Site) -> None:
-    """Start gangs anew, or end them where they have no retry left, whose leader's node is lost.
-
-    Of a run on one node only an operator can say that its node does not come back: it may still
-    train. A gang does not: its other parts have ended. Any node may do this; the first one does.
-    """
-    ledger, margin_s = site.ledger, GuardTimes(site.settings.lease_ttl_s).margin_s
-    for lease in ledger.leases.lost_heads(site.settings.node, margin_s):
-        run = ledger.runs.get(lease.run_id)
-        job = kept_job(run.job)
-        exit_ = Exit(
-            ExitKind.INFRASTRUCTURE,
-            None,
-            f"node {lease.node}, where rank 0 ran, is lost: its lease expired at "
-            f"{lease.expires_at:%H:%M:%S} UTC",
-        )
-        before = ledger.attempts.failures([run.run_id]).get(run.run_id, Failures())
-        found = conclude(AttemptEnd(exit_, job.retries if job else 0, before))
-        again, exit_ = not isinstance(found, Ended), found.exit_
-        if again:
-            exit_ = replace(exit_, message=f"{exit_.message}; all ranks start anew together")
-        log.warning("run %s (%s): %s", run.name, run.run_id, exit_.message)
-        with suppress(LeaseLost):  # another node was faster
-            ledger.runs.conclude_lost(lease.fence, exit_, margin_s, again=again)
 
 
 def _remove(site: Site, container: ContainerStatus) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headway.errors import LeaseLost
 from headway.forecast import lease_terms
 from headway.ledger.pools import PoolSnapshot
-from headway.ledger.records import NodeRecord
+from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.lease import Demand, Lease, Resource
 from headway.model.run import Prediction
 from headway.model.term import Term
@@ -44,8 +44,12 @@ def grant_starts(site: Site, term: Term, made: Plan, seen: PoolSnapshot, gates: 
     """
     started, held_up = list[str](), set[str]()
     counts, room, silent = QueueCounts.of(seen.holders), rooms(seen), silent_nodes(seen)
-    terms = lease_terms(site, None)
-    for start in (entry for entry in made.entries if isinstance(entry, Start)):
+    starts = [entry for entry in made.entries if isinstance(entry, Start)]
+    if not starts:
+        return Granted()
+    terms, ranges = lease_terms(site, None), site.port_ranges
+    records = site.ledger.runs.of([start.run_id for start in starts])
+    for start in starts:
         run, node = start.run, start.admits[0].node  # of a gang, rank 0's
         if room[node] <= 0:
             held_up.add(node)
@@ -54,7 +58,9 @@ def grant_starts(site: Site, term: Term, made: Plan, seen: PoolSnapshot, gates: 
             continue
         if not silent.isdisjoint(admit.node for admit in start.admits):
             continue
-        demand, said = _as_planned(site, run)
+        if (record := records.get(run.run_id)) is None:
+            continue  # removed a moment ago
+        demand, said = _as_planned(run, record)
         if demand is None or said is None:
             continue
         answer = site.ledger.leases.admit(
@@ -65,7 +71,7 @@ def grant_starts(site: Site, term: Term, made: Plan, seen: PoolSnapshot, gates: 
             reading=None,
             term=term,
             others=[admit.node for admit in start.admits[1:]],
-            port_ranges=site.port_ranges,
+            port_ranges=ranges,
             start_limit_s=CLAIM_LIMIT_S,
             **terms | {"predicted_high_s": said.runtime_high_s},
         )
@@ -80,13 +86,12 @@ def grant_starts(site: Site, term: Term, made: Plan, seen: PoolSnapshot, gates: 
     return Granted(tuple(started), frozenset(held_up))
 
 
-def _as_planned(site: Site, run: WaitingRun) -> tuple[Demand | None, Prediction | None]:
+def _as_planned(run: WaitingRun, record: RunRecord) -> tuple[Demand | None, Prediction | None]:
     """What *run* demands at the size that was planned, and what is said of it at that size.
 
     The plan goes by what the scheduler has kept. A flow that gave its place back may have found
     another demand since.
     """
-    record = site.ledger.runs.get(run.run_id)
     said = record.prediction
     if said is None or not said.sizes:
         return record.demand, said

@@ -115,11 +115,9 @@ class PoolQueue:
     def may_claim(self) -> bool:
         """Whether flow processes have taken up what held the last pass up."""
         ledger = self._site.ledger
-        records = (ledger.nodes.get(name) for name in self._held_up)
-        return any(
-            record is not None and room_of(record, len(ledger.leases.unstarted(record.node.name)))
-            for record in records
-        )
+        untaken = ledger.leases.untaken_claims(self._held_up)
+        records = (each for each in ledger.nodes.all() if each.node.name in self._held_up)
+        return any(room_of(record, untaken.get(record.node.name, 0)) for record in records)
 
     def run_pass(self, gates: Gates | None = None) -> Pass:
         """One pass: plan, grant what starts, say why the others wait. Nothing where it leads not.

@@ -26,6 +26,7 @@ from prefect.workers.base import (
     BaseWorkerResult,
 )
 
+from headway.clock import NowAndThen
 from headway.errors import HeadwayError
 from headway.ledger.calls import scheduler_of
 from headway.node.daemon import revive_supervisor, worker_daemon
@@ -48,7 +49,7 @@ from headway.worker.housekeeping import adopt_settings, mend
 from headway.worker.old_runs import delete_expired_runs
 from headway.worker.pool import PrefectPool
 from headway.worker.starts import Starts
-from headway.worker.tasks import NowAndThen, run_periodically
+from headway.worker.tasks import run_periodically
 
 log = get_logger("worker.gpu-node")
 

@@ -10,7 +10,6 @@ import httpx
 from prefect.logging import get_logger
 
 from headway.model.prefect_view import PrefectView
-from headway.model.run import RunState
 from headway.node.janitor import Janitor
 from headway.node.mending import Mending, PrefectRun, same
 from headway.site import LINE, POLICY, Site
@@ -31,9 +30,9 @@ def adopt_settings(site: Site) -> bool:
     A wrong value leaves the last good one.
     """
     new = False
-    for name in (f"node/{site.settings.node}", POLICY, LINE):
-        kept = site.ledger.settings.get(name)
-        if kept is not None and kept != site.adopted.get(name):
+    found = site.ledger.settings.of((f"node/{site.settings.node}", POLICY, LINE))
+    for name, kept in found.items():
+        if kept != site.adopted.get(name):
             new |= take(partial(adopt, site), name, kept)
     return new
 
@@ -75,12 +74,8 @@ async def mend(
     in_thread = anyio.to_thread.run_sync
     away = not await pool.is_reachable()
     runs = await in_thread(partial(janitor.unsettled, called, whole=whole))
-    # A grant that the node has not seen yet is among the untaken: they are read after the runs.
-    untaken = await in_thread(site.ledger.leases.unstarted, site.settings.node)
-    begun = starting() | {lease.run_id for lease in untaken}
-    begun -= {run.run_id for run in runs if run.state is RunState.ENDED}  # nobody starts those
     prefect = await _views(pool, [run.run_id for run in runs], 0.0 if away else _ANSWER_S)
-    mendings = await in_thread(janitor.round, runs, prefect, begun)
+    mendings = await in_thread(janitor.round, runs, prefect, starting())
     for mending in mendings:
         await _write(site, pool, mending)
     return bool(mendings)

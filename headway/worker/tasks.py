@@ -16,22 +16,6 @@ log = get_logger("worker.gpu-node")
 _LEAST_PAUSE_S = 0.1
 
 
-class NowAndThen:
-    """Whether something is due that is to be done once in so many seconds; at first it is."""
-
-    def __init__(self, clock: Clock, every_s: float) -> None:
-        """Due every *every_s* seconds of *clock*."""
-        self._clock, self._every_s, self._next_s = clock, every_s, -math.inf
-
-    def is_due(self) -> bool:
-        """Whether it is; who hears so does it."""
-        now_s = self._clock.monotonic_s()
-        if now_s < self._next_s:
-            return False
-        self._next_s = now_s + self._every_s
-        return True
-
-
 async def run_periodically(
     task: Callable[[], Awaitable[object]],
     clock: Clock,

@@ -1099,11 +1099,12 @@ def test_a_guard_renews_what_ranks_of_its_gang_have_not_taken(ledger: Ledger) ->
     assert renew(ledger, "a").others
     (other,) = ledger.leases.untaken("a")
     assert other.expires_at > lease.expires_at
-    assert ledger.leases.release_untaken("node-b", ttl_s=-61.0) == []
+    assert ledger.leases.release_untaken("gpu", ttl_s=-61.0) == []
     assert renew(ledger, "a", node="node-b").renewed == {}  # it runs nowhere there
     ledger.leases.give_back(fence_of(ledger, "a"))
     assert isinstance(gang(ledger, "a"), Lease)
-    assert ledger.leases.release_untaken("node-b", ttl_s=-61.0) == ["a"]
+    assert ledger.leases.release_untaken("other", ttl_s=-61.0) == []
+    assert ledger.leases.release_untaken("gpu", ttl_s=-61.0) == ["a"]
     assert ledger.leases.live("node-b") == []
 
 

@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -286,15 +286,33 @@ def test_a_flow_process_that_is_frozen_later_is_killed_after_a_minute(site: Site
     assert site.ledger.runs.get(RUN).state is RunState.WAITING
 
 
-def test_a_claim_past_its_deadline_goes_back_whatever_the_worker_believes(site: Site) -> None:
+@pytest.mark.parametrize("starting", [{RUN}, ()], ids=["a start hangs", "not seen yet"])
+def test_a_claim_past_its_deadline_goes_back_whatever_the_worker_believes(
+    site: Site, starting: Collection[str]
+) -> None:
     terms = {"reading": None, "ttl_s": 60.0}
     for limit_s, state in ((600.0, RunState.CLAIMED), (-1.0, RunState.WAITING)):
         lease = site.ledger.leases.admit(RUN, "here", DEMAND, start_limit_s=limit_s, **terms)
         assert isinstance(lease, Lease)
         janitor = Janitor(site)
-        starting = frozenset({RUN})  # as a worker says whose submission hangs
-        janitor.round(janitor.unsettled(), {RUN: PrefectRun(PrefectView.ACTIVE)}, starting)
+        active = {RUN: PrefectRun(PrefectView.ACTIVE)}
+        janitor.round(janitor.unsettled(), active, frozenset(starting))
         assert site.ledger.runs.get(RUN).state is state
         assert (site.ledger.leases.of_run(RUN) is None) == (state is RunState.WAITING)
         if state is RunState.CLAIMED:
             site.ledger.leases.give_back(lease.fence)
+
+
+def test_what_ended_before_it_was_taken_up_keeps_no_lease(site: Site) -> None:
+    """Nobody begins what has ended, though its claim's deadline is far away."""
+    lease = site.ledger.leases.admit(
+        RUN, "here", DEMAND, reading=None, ttl_s=60.0, start_limit_s=600.0
+    )
+    assert isinstance(lease, Lease)
+    site.ledger.runs.finish(
+        lease.fence, Exit(ExitKind.CANCELLED, None, "by its user"), Measurement()
+    )
+    janitor = Janitor(site)
+    cancelled = {RUN: PrefectRun(PrefectView.CANCELLED)}
+    janitor.round(janitor.unsettled(), cancelled, frozenset({RUN}))
+    assert site.ledger.leases.of_run(RUN) is None

@@ -20,7 +20,6 @@ from headway.model.launch import Launch
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.model.staged import Staging
-from headway.node.sweep import sweep
 from headway.policy.gang_end import TAKE_WITHIN_S, why_stop
 from headway.policy.guard import GuardTimes
 from headway.run.attempt import Attempt
@@ -35,6 +34,7 @@ from headway.run.rendezvous import (
 )
 from headway.run.shards import why_parts_differ
 from headway.runtime.port import ContainerState, ContainerStatus
+from headway.scheduler.queue_janitor import QueueJanitor
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
@@ -97,8 +97,8 @@ def test_rank_0_hears_of_every_rank_whatever_became_of_its_lease(
     assert heard(attempt) == [(1, "one", False), (2, "two", False)]
     take(site)
     assert heard(attempt) == [(1, "one", True), (2, "two", False)]
-    # Rank 0's node was cut off, and the janitor of node two gave up what nobody renewed.
-    assert site.ledger.leases.release_untaken("two", -61.0) == [GANG]
+    # Rank 0's node was cut off, and the scheduler gave up what nobody renewed.
+    assert site.ledger.leases.release_untaken("gpu", -61.0) == [GANG]
     assert [number for number, _, _ in heard(attempt)] == [1, 2]
     assert attempt.meeting is not None
     ranks = other_ranks(site, attempt.meeting)
@@ -176,18 +176,16 @@ def test_a_rank_whose_node_is_gone_is_quiet_long_before_its_lease_expires(
 def test_a_gang_whose_leader_is_lost_starts_anew_without_a_person(
     site: Site, attempt: Attempt
 ) -> None:
-    """Once its lease expired so long ago that nothing runs there; any other node sees to it."""
+    """Once its lease expired so long ago that nothing runs there; the scheduler sees to it."""
     rank = take(site)
     other = Site(site.settings.model_copy(update={"node": "two"}), SystemClock())
     ttl_s = site.settings.lease_ttl_s
     margin_s = GuardTimes(ttl_s).margin_s
     unheard(site, "head", renewed_s=ttl_s + margin_s - 20)
-    sweep(other, (), ())
+    QueueJanitor(other).round([], {}, frozenset())
     assert site.ledger.runs.get(GANG).state is RunState.RUNNING
     unheard(site, "head", renewed_s=ttl_s + margin_s + 1)
-    sweep(site, (), ())  # it is back, and would have renewed it
-    assert site.ledger.runs.get(GANG).state is RunState.RUNNING
-    sweep(other, (), ())
+    QueueJanitor(other).round([], {}, frozenset())
     gang = site.ledger.runs.get(GANG)
     assert (gang.state, gang.attempt) == (RunState.WAITING, 2)
     assert "node head, where rank 0 ran, is lost" in gang.reason
@@ -198,7 +196,7 @@ def test_a_gang_whose_leader_is_lost_starts_anew_without_a_person(
     assert left.kind is ExitKind.CANCELLED
     with pytest.raises(LeaseLost):
         attempt.end(FAILED)
-    sweep(other, (), ())
+    QueueJanitor(other).round([], {}, frozenset())
     assert site.ledger.runs.get(GANG).attempt == 2
     assert rank.run_id == RANK
 
@@ -215,7 +213,7 @@ def test_a_gang_whose_leader_is_lost_and_has_no_retry_left_ends_and_others_say_s
     untold = site.ledger.runs.untold("two", site.settings.pool, "", 10)
     assert untold == []
     assert site.ledger.gang_asks.ask(attempt.fence, "a", 1, "true")
-    sweep(other, (), ())
+    QueueJanitor(other).round([], {}, frozenset())
     assert site.ledger.gang_asks.of(GANG, 1) == []
     gang = site.ledger.runs.get(GANG)
     assert gang.state is RunState.ENDED
@@ -233,7 +231,7 @@ def test_a_run_on_one_lost_node_waits_for_an_operator(site: Site) -> None:
     assert isinstance(lease, Lease)
     unheard(site, "head", renewed_s=10 * site.settings.lease_ttl_s)
     other = Site(site.settings.model_copy(update={"node": "two"}), SystemClock())
-    sweep(other, (), ())
+    QueueJanitor(other).round([], {}, frozenset())
     assert [each.node for each in site.ledger.leases.live()] == ["head"]
 
 

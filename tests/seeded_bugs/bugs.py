@@ -154,7 +154,7 @@ BUGS = (
     Bug(
         "the deadline of a claim is ignored",
         "headway/ledger/leases.py",
-        "late = _unstarted(node).where(col(LeaseRow.start_by) < now(session))",
+        "late = _unstarted(node).where(col(LeaseRow.start_by) < db_now())",
         "late = _unstarted(node).where(col(LeaseRow.start_by).is_(None))",
         (f"{_LEDGER}test_a_claim_has_a_deadline_until_a_flow_takes_it_up",),
     ),
@@ -224,8 +224,8 @@ BUGS = (
     Bug(
         "a worker that was replaced goes on reporting",
         "headway/ledger/nodes.py",
-        "if row is None or row.worker_token != worker_token:",
-        "if row is None:",
+        "own = col(NodeRow.name) == name, col(NodeRow.worker_token) == worker_token",
+        "own = (col(NodeRow.name) == name,)",
         (f"{_LEDGER}test_only_the_newest_worker_reports_for_a_node",),
     ),
     Bug(

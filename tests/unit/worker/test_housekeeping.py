@@ -58,14 +58,8 @@ class OneRun:
         self.prefect = Prefect()
         self.clock = FakeClock()
         self.run = self.record(attempt=1)
-        untaken = [SimpleNamespace(run_id=RUN)]
-        self.ledger = SimpleNamespace(
-            runs=SimpleNamespace(get=lambda _: self.run),
-            leases=SimpleNamespace(unstarted=lambda _: untaken),
-        )
-        self.settings = SimpleNamespace(node="here")
+        self.ledger = SimpleNamespace(runs=SimpleNamespace(get=lambda _: self.run))
         self.others: list[Any] = []
-        self.starting: list[frozenset[str]] = []
         self.seen: list[PrefectView] = []
         self.meanwhile = lambda: None
         self.unknown: set[str] = set()
@@ -80,11 +74,10 @@ class OneRun:
         assert whole
         return [self.run, *self.others]
 
-    def round(self, runs: list[Any], prefect: Any, starting: Any) -> list[Mending]:
+    def round(self, runs: list[Any], prefect: Any, _starting: Any) -> list[Mending]:
         said: PrefectRun = prefect[RUN]
         self.unknown = {key for key, each in prefect.items() if each.view is PrefectView.UNKNOWN}
         self.seen.append(said.view)
-        self.starting.append(starting)
         done = [Mending(self.run, Action.RESCHEDULE, said)]
         self.meanwhile()
         return done
@@ -154,16 +147,3 @@ def test_what_prefect_said_counts_though_the_rest_did_not_come(one: OneRun) -> N
     assert one.mend() == ["AwaitingRetry"]
     assert one.seen == [PrefectView.ACTIVE]
     assert one.unknown == {str(UUID(int=at)) for at in range(101, 150)}
-
-
-def test_what_is_granted_and_not_taken_up_is_starting(one: OneRun) -> None:
-    """As the next attempt of a run whose flow process is just leaving: the next pass starts it."""
-    one.mend()
-    assert one.starting == [{RUN}]
-
-
-def test_what_was_cancelled_before_it_was_taken_up_is_not_starting(one: OneRun) -> None:
-    """Else its lease would stay for ever, since nobody begins what has ended."""
-    one.run = one.record(state=RunState.ENDED)
-    one.mend()
-    assert one.starting == [frozenset()]
