@@ -1,4 +1,4 @@
-"""Says so when a command has to wait for a server or a database."""
+"""Waits for what is to happen, and says so when a command waits for a server or a database."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +21,16 @@ def waiting_for(what: str) -> Iterator[None]:
         yield
     finally:
         del _under_way[call]
+
+
+def until(happened: Callable[[], bool], clock: Clock, within_s: float, every_s: float) -> bool:
+    """Wait until something has *happened*, which is asked *every_s*; False when the time is up."""
+    give_up_s = clock.monotonic_s() + within_s
+    while not happened():
+        if clock.monotonic_s() >= give_up_s:
+            return False
+        clock.sleep(every_s)
+    return True
 
 
 class Watch:

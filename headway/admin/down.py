@@ -13,7 +13,6 @@ from headway.admin.database.own import NoDatabase, start_database
 from headway.admin.processes import StartFailed, only_one, start_guard
 from headway.admin.round_here import round_here
 from headway.admin.supervisor import stop_supervisor
-from headway.clock import Clock
 from headway.errors import LeaseLost, LedgerError, RuntimeFailure, SiteUnreachable
 from headway.ledger.records import RunRecord
 from headway.model.job_text import stop_grace_s
@@ -38,7 +37,7 @@ from headway.runtime.port import ContainerState
 from headway.site import Site
 from headway.this_node import os_user
 from headway.units import format_duration
-from headway.waits import waiting_for
+from headway.waits import until, waiting_for
 
 Say = Callable[[str], None]
 _END_S = 60.0
@@ -293,13 +292,7 @@ def _end_flows(
     for number in how:
         for run_id in flows.now():
             end_flow(site, run_id, number)
-        _wait_until(site.clock, lambda: not flows.now())
-
-
-def _wait_until(clock: Clock, done: Callable[[], bool]) -> None:
-    end_s = clock.monotonic_s() + _LEAVE_S
-    while not done() and clock.monotonic_s() < end_s:
-        clock.sleep(0.1)
+        until(lambda: not flows.now(), site.clock, _LEAVE_S, 0.1)
 
 
 def _alive_here(site: Site) -> dict[str, str]:

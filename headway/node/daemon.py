@@ -23,6 +23,7 @@ from headway.node.forkstart import NotForked, Program, fork
 from headway.project import PROJECT
 from headway.settings import Settings
 from headway.units import format_duration
+from headway.waits import until
 
 log = logging.getLogger(__name__)
 
@@ -198,11 +199,7 @@ class Daemon:
 
     def _ends_within(self, limit_s: float) -> bool:
         """Wait for its end; a zombie has ended, whenever its parent cares to hear of it."""
-        clock = SystemClock()
-        end_s = clock.monotonic_s() + limit_s
-        while (alive := self.process() is not None) and clock.monotonic_s() < end_s:
-            clock.sleep(0.05)
-        return not alive
+        return until(lambda: self.process() is None, SystemClock(), limit_s, 0.05)
 
 
 def fork_daemon(settings: Settings) -> Daemon:

@@ -10,7 +10,6 @@ runs code older than its files at the moment of its start.
 """
 
 import atexit
-import fcntl
 import gc
 import importlib
 import logging
@@ -24,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headway.clock import SystemClock
+from headway.durable import lock_file
 from headway.node.daemon import Daemon
 from headway.node.flowlock import prune_locks
 from headway.node.forkedprocess import ExitNote, prefect_environments, run_forked
@@ -182,10 +182,7 @@ def _main(state_dir: Path, preload: Sequence[str]) -> None:
     _log.setLevel(logging.INFO)
     _log.propagate = False  # Prefect sets up the root logger when it is imported
 
-    lock = os.open(state_dir / "forkserver.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if (lock := lock_file(state_dir / "forkserver.lock")) is None:
         return  # another server won
     server = _Server(state_dir, preload, lock)
     _detach(server.listener)

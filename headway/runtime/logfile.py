@@ -144,18 +144,10 @@ def punch_unwritten(folder: int, name: str) -> None:
         os.close(fd)
 
 
-def punch_hole(fd: int, offset: int, length: int) -> bool:
-    """Give the bytes back to the disk without changing the size; False where that cannot be."""
+def punch_hole(fd: int, offset: int, length: int) -> None:
+    """Give the bytes back to the disk, where it can, without changing the size."""
     libc = ctypes.CDLL(None, use_errno=True)
-    result = libc.fallocate(
-        ctypes.c_int(fd),
-        ctypes.c_int(_PUNCH_HOLE_KEEP_SIZE),
-        ctypes.c_int64(offset),
-        ctypes.c_int64(length),
-    )
-    if result == 0:
-        return True
-    code = ctypes.get_errno()
-    if code in (errno.EOPNOTSUPP, errno.ENOSYS):
-        return False
-    raise OSError(code, os.strerror(code))
+    if libc.fallocate(fd, _PUNCH_HOLE_KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(length)):
+        code = ctypes.get_errno()
+        if code not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise OSError(code, os.strerror(code))

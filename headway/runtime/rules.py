@@ -65,18 +65,14 @@ def check_image(image: str, policy: ContainerPolicy) -> None:
 
 def _check_shape(spec: ContainerSpec) -> None:
     """The engine would accept some of these and mean something else (0 is unlimited)."""
+    is_user = not spec.user or _USER.fullmatch(spec.user)
     checks = (
         ("container name", spec.name, _NAME.fullmatch(spec.name), "give letters, digits and ._-"),
         ("command", spec.command, bool(spec.command), "give a program"),
         ("host memory", spec.host_memory_bytes, spec.host_memory_bytes > 0, "give more than 0 B"),
         ("cpus", spec.cpus, spec.cpus > 0, "give more than 0"),
         ("log limit", spec.log_limit_bytes, spec.log_limit_bytes > 0, "give more than 0 B"),
-        (
-            "user",
-            spec.user,
-            not spec.user or _USER.fullmatch(spec.user),
-            "give uid:gid, such as 1000:1000",
-        ),
+        ("user", spec.user, is_user, "give uid:gid, such as 1000:1000"),
     )
     for what, value, good, allowed in checks:
         if not good:

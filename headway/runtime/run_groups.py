@@ -1,9 +1,11 @@
 """The control groups around the containers of one site: what they weigh, and what they used."""
 
 import logging
+import math
 import os
 from collections.abc import Container
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
 
 from headway.cgroups import Cgroups
 from headway.errors import RuntimeFailure
@@ -51,6 +53,30 @@ class RunGroups:
             log.warning("the CPUs of container %s are no weight: %s", name, error)
             return False
         return True
+
+    def doors(self, name: str, cpus: float | None, most_bytes: float) -> list[Path]:
+        """Make the groups of container *name*; the files by which its program joins them.
+
+        One of them can be frozen, and bounds all of its memory: also what its watchdog does not
+        see, such as files in memory that no process has mapped.
+
+        Args:
+            name: The container.
+            cpus: What they weigh; None for no weight.
+            most_bytes: Of memory; infinity where nothing is known of it.
+        """
+        group, found = self.path(name), list[Path | None]()
+        if cpus is not None and self.weigh(name, cpus):
+            found.append(self.cgroups.door(group))
+        if self.cgroups.writable():
+            try:
+                if most_bytes < math.inf:
+                    found.append(self.cgroups.limit_memory(group, int(most_bytes)))
+            except OSError as error:
+                log.warning("container %s's memory is held by its watchdog alone: %s", name, error)
+            with suppress(OSError):
+                found.append(self.cgroups.freezable(group))
+        return [each for each in found if each is not None]
 
     def limit_connections(self, name: str, inner: str, most_bytes: int) -> None:
         """Have what waits in connections of container *name* take so much beside its memory.

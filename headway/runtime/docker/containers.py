@@ -4,13 +4,12 @@ import fcntl
 import logging
 import math
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import requests
 from docker.errors import APIError, DockerException, NotFound
@@ -18,18 +17,19 @@ from docker.errors import APIError, DockerException, NotFound
 from headway.cgroups import cpus_of_shares
 from headway.clock import Clock
 from headway.errors import ContainerMissing, EngineUnreachable, PolicyViolation, RuntimeFailure
-from headway.model.container_policy import ContainerPolicy, CpuRule, NetworkMode
+from headway.model.container_policy import ContainerPolicy, NetworkMode
 from headway.model.exec_messages import ExecCommand
 from headway.model.image import ImageReference
 from headway.runtime import logfile
 from headway.runtime.docker import creation, images
 from headway.runtime.docker.engine import Engine, asking, ordering
-from headway.runtime.docker.enginelog import fetch_into
+from headway.runtime.docker.enginelog import fetch_into, logged
 from headway.runtime.docker.execution import DockerExecution
 from headway.runtime.docker.firewall import Service
 from headway.runtime.docker.memory_kills import was_killed
 from headway.runtime.docker.networks import Networks
-from headway.runtime.docker.status import from_details, from_list, moment, state_of
+from headway.runtime.docker.refusals import weaknesses, why_not_started
+from headway.runtime.docker.status import from_details, from_list, publishes, state_of
 from headway.runtime.listening import listens
 from headway.runtime.logfile import LogChunk
 from headway.runtime.memory_peak import MemoryPeak
@@ -43,10 +43,9 @@ from headway.runtime.port import (
 )
 from headway.runtime.rules import check_image, check_spec
 from headway.runtime.run_groups import RunGroups
+from headway.waits import until
 
 _POLL_S = 0.05
-_FETCHED_BYTES = 4 << 20
-"""Of a stream of an engine's log at once: more would take memory, and long."""
 
 log = logging.getLogger(__name__)
 
@@ -91,35 +90,9 @@ class DockerRuntime:
 
     def weaknesses(self) -> tuple[str, ...]:
         """What this engine cannot enforce or measure, one sentence each."""
-        info, amiss = self.engine.info, self.guard_network()
-        checks = (
-            (
-                info.get("SwapLimit"),
-                "This kernel does not limit swap: a container may swap past its memory.",
-            ),
-            (info.get("PidsLimit"), "This engine does not limit the number of processes."),
-            (
-                self._policy.cpus is CpuRule.GUARANTEE or info.get("CpuCfsQuota"),
-                "This engine does not limit CPU time.",
-            ),
-            (info.get("CPUShares"), "This engine does not share CPU time by weight."),
-            (
-                os.geteuid() == 0,
-                (
-                    "headway is not root: what a container writes outside its mounts does not "
-                    "count against resources.disk."
-                ),
-            ),
-            (
-                self._own_group,
-                (
-                    "The memory peak is read while a container runs; one in its last second "
-                    "may be missed."
-                ),
-            ),
-            (not amiss, amiss),
-        )
-        return tuple(words for good, words in checks if not good)
+        found = weaknesses(self.engine.info, self._policy, has_own_group=self._own_group)
+        amiss = self.guard_network()
+        return (*found, amiss) if amiss else found
 
     def path_in_container(self, mount: BindMount) -> str:
         """The mount's target."""
@@ -182,25 +155,24 @@ class DockerRuntime:
                 self.engine.api.start(name)
             except APIError as error:
                 self._found(name)
-                _refused(name, error)
+                raise RuntimeFailure(why_not_started(name, error)) from error
 
     @contextmanager
     def _start_lock(self, log_path: Path, name: str) -> Iterator[None]:
-        fd = os.open(log_path, os.O_RDONLY | os.O_NOFOLLOW)
-        timeout_s = self.engine.timeout_s
+        fd, timeout_s = os.open(log_path, os.O_RDONLY | os.O_NOFOLLOW), self.engine.timeout_s
+
+        def is_ours() -> bool:
+            with suppress(BlockingIOError):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            return False
+
         try:
-            give_up_s = self._clock.monotonic_s() + timeout_s
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if self._clock.monotonic_s() > give_up_s:
-                        raise RuntimeFailure(
-                            f"container {name} is being started by another process that does not "
-                            f"get on for {timeout_s} s; it is tried again"
-                        ) from None
-                    self._clock.sleep(_POLL_S)
+            if not until(is_ours, self._clock, timeout_s, _POLL_S):
+                raise RuntimeFailure(
+                    f"container {name} is being started by another process that does not get on "
+                    f"for {timeout_s} s; it is tried again"
+                )
             yield
         finally:
             os.close(fd)
@@ -220,13 +192,7 @@ class DockerRuntime:
             return False
         if found["HostConfig"]["NetworkMode"] == NetworkMode.HOST.value:
             return listens(self._read(found).pids, port)
-        published = (found["NetworkSettings"]["Ports"] or {}).values()
-        runs = state_of(found["State"]["Status"]) is ContainerState.RUNNING
-        return runs and any(
-            (each["HostIp"], each["HostPort"]) == ("127.0.0.1", str(port))
-            for bound in published
-            for each in bound or ()
-        )
+        return publishes(found, port)
 
     def execute(self, name: str, command: ExecCommand) -> DockerExecution:
         """Start *command* beside the program of a container that runs, as the same user."""
@@ -341,27 +307,8 @@ class DockerRuntime:
         labels = self._labels(name)
         path = Path(labels[creation.LOG])
         if labels[creation.LOG_BY] == creation.BY_ENGINE:
-            fetch_into(path, lambda stream, after: self._logged(name, stream, after))
+            fetch_into(path, lambda stream, after: logged(self.engine, name, stream, after))
         return logfile.read_chunk(path, offset, limit_bytes)
-
-    def _logged(self, name: str, stream: str, after: str) -> bytes:
-        """The next that the engine has of a log; a little earlier too, as a float is not exact."""
-        since = moment(after) if after else None
-        with asking(f"read the log of container {name}"):
-            pieces: Iterator[bytes] = self.engine.api.logs(
-                name,
-                stdout=stream == "stdout",
-                stderr=stream == "stderr",
-                timestamps=True,
-                stream=True,
-                since=None if since is None else since.timestamp() - 0.001,
-            )
-            answer = bytearray()
-            for piece in pieces:
-                answer += piece
-                if len(answer) >= _FETCHED_BYTES:
-                    return bytes(answer[: answer.rfind(b"\n") + 1] or answer)
-        return bytes(answer)
 
     def trim_logs(self) -> None:
         """Give up the oldest part of every log that is over its limit; offsets stay valid."""
@@ -452,20 +399,3 @@ class DockerRuntime:
         """
         cgroupfs = self.engine.info.get("CgroupDriver") == "cgroupfs"
         return bool(cgroupfs and self._groups.writable())
-
-
-def _refused(name: str, error: APIError) -> NoReturn:
-    cause = str(error.explanation or error)
-    if "could not select device driver" in cause:  # the engine gives nothing but text
-        cause += (
-            ". The engine has no NVIDIA runtime: install nvidia-container-toolkit, run "
-            "`nvidia-ctk runtime configure` and restart the engine"
-        )
-    elif "port is already allocated" in cause or "address already in use" in cause:
-        cause += ". Another program of this node has the port: give the job another one"
-    elif re.search("network .* not found", cause):
-        cause += (
-            ". Make it on this engine, or change gang_network of the block "
-            "headway-container-policy/site"
-        )
-    raise RuntimeFailure(f"container {name} could not be started: {cause}") from error

@@ -9,11 +9,13 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypedDict
 
 from headway.durable import replace_file
+from headway.runtime.docker.engine import Engine, asking
+from headway.runtime.docker.status import moment
 
 Fetch = Callable[[str, str], bytes]
 """(``stdout`` or ``stderr``, time after which) → the engine's lines with their times."""
@@ -27,6 +29,8 @@ class _Cursor(TypedDict):
 
 
 STREAMS = ("stdout", "stderr")
+_FETCHED_BYTES = 4 << 20
+"""Of a stream at once: more would take memory, and long."""
 _LINE = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z (.*)", re.DOTALL)
 
 
@@ -82,3 +86,23 @@ def parse(answer: bytes, after: str) -> list[tuple[str, bytes]]:
         if stamp > after:
             found.append((stamp, match[3]))
     return found
+
+
+def logged(engine: Engine, name: str, stream: str, after: str) -> bytes:
+    """The next that the engine has of a log; a little earlier too, as a float is not exact."""
+    since = moment(after) if after else None
+    with asking(f"read the log of container {name}"):
+        pieces: Iterator[bytes] = engine.api.logs(
+            name,
+            stdout=stream == "stdout",
+            stderr=stream == "stderr",
+            timestamps=True,
+            stream=True,
+            since=None if since is None else since.timestamp() - 0.001,
+        )
+        answer = bytearray()
+        for piece in pieces:
+            answer += piece
+            if len(answer) >= _FETCHED_BYTES:
+                return bytes(answer[: answer.rfind(b"\n") + 1] or answer)
+    return bytes(answer)

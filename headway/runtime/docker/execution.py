@@ -16,6 +16,7 @@ from headway.clock import Clock
 from headway.errors import RuntimeFailure
 from headway.model.exec_messages import ExecCommand, StandardStream, StreamData, WindowSize
 from headway.runtime.docker.engine import Engine, asking, ordering
+from headway.waits import until
 
 _POLL_S = 0.02
 _PIECE_BYTES = 1 << 16
@@ -105,21 +106,20 @@ class DockerExecution:
 
         A process is known by its number and its start, so that no other one is killed for it.
         """
-        give_up_s = clock.monotonic_s() + self._engine.timeout_s
-        while True:
+
+        def has_begun() -> bool:
             found = self._inspected()
             if found["Running"] and found["Pid"]:
                 with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
                     self._process = psutil.Process(found["Pid"])
-                return
-            if found["ExitCode"] is not None:
-                return
-            if clock.monotonic_s() > give_up_s:
-                raise RuntimeFailure(
-                    f"the engine has not started the command within {self._engine.timeout_s} s; "
-                    "try it again, and `headway doctor` on its node"
-                )
-            clock.sleep(_POLL_S)
+                return True
+            return found["ExitCode"] is not None
+
+        if not until(has_begun, clock, self._engine.timeout_s, _POLL_S):
+            raise RuntimeFailure(
+                f"the engine has not started the command within {self._engine.timeout_s} s; try it "
+                "again, and `headway doctor` on its node"
+            )
 
     def _inspected(self) -> dict[str, Any]:
         with asking("look at a command in a container"):

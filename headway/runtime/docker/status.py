@@ -72,6 +72,16 @@ def _address(found: Mapping[str, Any], networks: Sequence[str]) -> str:
     return next((str(joined[name]["IPAddress"]) for name in networks if name in joined), "")
 
 
+def publishes(found: Mapping[str, Any], port: int) -> bool:
+    """Whether 127.0.0.1:*port* leads to a container that runs, of which the engine *found* this."""
+    published = (found["NetworkSettings"]["Ports"] or {}).values()
+    return state_of(found["State"]["Status"]) is ContainerState.RUNNING and any(
+        (each["HostIp"], each["HostPort"]) == ("127.0.0.1", str(port))
+        for bound in published
+        for each in bound or ()
+    )
+
+
 def moment(text: str) -> datetime | None:
     """The engine's time; None for its zero, and for what is no time."""
     try:

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -15,7 +16,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -43,6 +44,7 @@ from headway.runtime.process import notes, passage, proctree, shim
 from headway.runtime.process.folder import Noted, is_held, read_usage
 from headway.runtime.rules import check_spec, real_source
 from headway.runtime.run_groups import RunGroups
+from headway.waits import until
 
 log = logging.getLogger(__name__)
 
@@ -181,43 +183,18 @@ class ProcessRuntime:
         if running.exists():
             return
         noted = Noted.read(folder)
-        doors = [self._weighed(name, noted), self._bounded(name, noted), self._freezable(name)]
+        spec = {} if noted is None else noted.spec
+        memory_bytes = spec.get("host_memory_bytes", math.inf) * _BEYOND_WATCHDOG
+        doors = self._run_groups.doors(name, spec.get("weight_cpus"), memory_bytes)
         try:
-            _start_shim(folder, ":".join(filter(None, doors)))
+            _start_shim(folder, ":".join(map(str, doors)))
         except (OSError, subprocess.SubprocessError) as error:  # EAGAIN, ENOMEM, a stuck disk
             raise RuntimeFailure(f"container {name} could not be started: {error}") from error
-        if not self._comes(running.exists, 1.0):  # another process may be at it just now
+        if not until(
+            running.exists, self._clock, 1.0, _POLL_S
+        ):  # another process may be at it just now
             said = (folder / "shim.log").read_text(errors="replace").strip()[-500:]
             raise RuntimeFailure(f"container {name} could not be started: {said or 'no reason'}")
-
-    def _weighed(self, name: str, noted: Noted | None) -> str:
-        """The file by which the program joins a group that weighs its CPUs; empty for none."""
-        cpus = None if noted is None else noted.spec.get("weight_cpus")
-        if cpus is None or not self._run_groups.weigh(name, cpus):
-            return ""
-        return str(self._run_groups.cgroups.door(self._run_groups.path(name)) or "")
-
-    def _bounded(self, name: str, noted: Noted | None) -> str:
-        """The file by which the program joins a group that bounds all of its memory; or none.
-
-        Also what its watchdog does not see: files in memory that no process has mapped.
-        """
-        if noted is None or "host_memory_bytes" not in noted.spec or not self._has_groups:
-            return ""
-        most_bytes = int(noted.spec["host_memory_bytes"] * _BEYOND_WATCHDOG)
-        group = self._run_groups.path(name)
-        try:
-            return str(self._run_groups.cgroups.limit_memory(group, most_bytes) or "")
-        except OSError as error:
-            log.warning("the memory of container %s is held by its watchdog alone: %s", name, error)
-            return ""
-
-    def _freezable(self, name: str) -> str:
-        """The file by which the program joins a group that can be frozen; empty for none."""
-        with contextlib.suppress(OSError):
-            if self._has_groups:
-                return str(self._run_groups.cgroups.freezable(self._run_groups.path(name)) or "")
-        return ""
 
     @property
     def _has_groups(self) -> bool:
@@ -294,7 +271,7 @@ class ProcessRuntime:
                 _signal(pid, signal.SIGKILL)
             return not left and not is_held(folder)
 
-        if not self._comes(gone, _KILL_TIMEOUT_S):
+        if not until(gone, self._clock, _KILL_TIMEOUT_S, _POLL_S):
             which = ", ".join(f"{pid} (state {proctree.state(pid) or '?'})" for pid in left)
             raise RuntimeFailure(
                 f"processes of container {folder.name} cannot be killed: {which or 'its shim'}. "
@@ -304,17 +281,8 @@ class ProcessRuntime:
     def _ends(self, folder: Path, timeout_s: float) -> bool:
         """Wait until the shim has noted the end, or all is gone; whether it has noted it."""
         end = folder / "exit.json"
-        self._comes(lambda: end.exists() or not is_held(folder), timeout_s)
+        until(lambda: end.exists() or not is_held(folder), self._clock, timeout_s, _POLL_S)
         return end.exists()
-
-    def _comes(self, happened: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until something has *happened*; False when the time is up."""
-        give_up_s = self._clock.monotonic_s() + timeout_s
-        while not happened():
-            if self._clock.monotonic_s() >= give_up_s:
-                return False
-            self._clock.sleep(_POLL_S)
-        return True
 
     def remove(self, name: str) -> None:
         """Kill if need be and remove, its processes too. Idempotent."""

@@ -119,7 +119,6 @@ class Watchdog:
         would give its memory to others. Whoever cannot wait kills the shim.
         """
         pause_s = _KILL_PAUSE_S
-        self._reap()
         while pids := proctree.tree(os.getpid()):
             for number in (signal.SIGSTOP, signal.SIGKILL):
                 for pid in pids:
@@ -128,6 +127,7 @@ class Watchdog:
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _RETRY_S)
             self._reap()
+        self._reap()  # what has died since
 
     def _reap(self) -> None:
         """Wait for every child that ended: the program, and orphans that came to us."""

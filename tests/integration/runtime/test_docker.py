@@ -47,10 +47,15 @@ def shell(text: str) -> Program:
 
 
 def says(harness: Harness, text: str, **changes: object) -> str:
-    spec = replace(harness.spec(shell(text)), **changes)  # type: ignore[arg-type]
-    runtime = harness.started(spec)
-    assert runtime.wait(spec.name, 20.0).exit_code == 0, whole_log(runtime, spec.name)
+    runtime, spec, ended = harness.ended(shell(text), **changes)
+    assert ended.exit_code == 0, whole_log(runtime, spec.name)
     return whole_log(runtime, spec.name).decode()
+
+
+def under(harness: Harness, **rules: object) -> Harness:
+    """The same machine under a policy with other *rules*."""
+    policy = harness.policy().model_copy(update=rules)
+    return replace(harness, make=lambda site, _: harness.make(site, policy))
 
 
 def test_limits_hold_inside(harness: Harness) -> None:
@@ -72,14 +77,8 @@ def test_limits_hold_inside(harness: Harness) -> None:
 
 
 def test_cpus_are_a_ceiling_where_the_site_says_so(harness: Harness) -> None:
-    strict = harness.policy().model_copy(update={"cpus": CpuRule.CEILING})
-    runtime = harness.make(harness.site, strict)
     text = "cd /sys/fs/cgroup; cat cpu/cpu.cfs_quota_us 2>/dev/null || cut -d' ' -f1 cpu.max"
-    spec = replace(harness.spec(shell(text)), cpus=0.5)
-    runtime.create(spec)
-    runtime.start(spec.name)
-    runtime.wait(spec.name, 20.0)
-    assert whole_log(runtime, spec.name) == b"50000\n"
+    assert says(under(harness, cpus=CpuRule.CEILING), text, cpus=0.5) == "50000\n"
 
 
 def test_privileges_are_gone(harness: Harness) -> None:
@@ -151,16 +150,9 @@ def test_mounts(harness: Harness) -> None:
 
 
 def test_a_read_only_root_leaves_tmp(harness: Harness) -> None:
-    strict = harness.policy().model_copy(
-        update={"root_filesystem": RootFilesystem.READ_ONLY, "network": NetworkMode.NONE}
-    )
-    runtime = harness.make(harness.site, strict)
+    strict = under(harness, root_filesystem=RootFilesystem.READ_ONLY, network=NetworkMode.NONE)
     text = "touch /x 2>/dev/null || echo refused; touch /tmp/x && echo fine; ls /sys/class/net"
-    spec = harness.spec(shell(text))
-    runtime.create(spec)
-    runtime.start(spec.name)
-    runtime.wait(spec.name, 20.0)
-    lines = whole_log(runtime, spec.name).decode().split()
+    lines = says(strict, text).split()
     assert lines[:2] == ["refused", "fine"]
     assert not any(name.startswith("eth") for name in lines[2:])
 
@@ -183,21 +175,17 @@ def test_ports_are_on_loopback_only(harness: Harness) -> None:
 
 def test_a_port_of_a_container_without_a_network_is_refused(harness: Harness) -> None:
     """It would run, and nobody would ever reach it."""
-    policy = harness.policy().model_copy(update={"network": NetworkMode.NONE})
-    runtime = harness.make(harness.site, policy)
+    alone = under(harness, network=NetworkMode.NONE)
     with pytest.raises(PolicyViolation, match=r"ports.*9123.*would have no network"):
-        runtime.create(replace(harness.spec(SPEAKS), ports={9123: 9124}))
+        alone.started(replace(harness.spec(SPEAKS), ports={9123: 9124}))
 
 
 def test_where_the_policy_says_so_a_gang_has_the_nodes_own_network(harness: Harness) -> None:
-    policy = harness.policy().model_copy(update={"gang_network": "host"})
-    runtime = harness.make(harness.site, policy)
     with socket.create_server(("127.0.0.1", 0)) as peer:
         port = peer.getsockname()[1]
         text = f"echo hello | nc 127.0.0.1 {port}"
         spec = replace(harness.spec(shell(text)), network=NetworkMode.HOST, ports={port: port})
-        runtime.create(spec)
-        runtime.start(spec.name)
+        under(harness, gang_network="host").started(spec)
         peer.settimeout(20)
         connection, _ = peer.accept()
         with connection:
@@ -205,9 +193,7 @@ def test_where_the_policy_says_so_a_gang_has_the_nodes_own_network(harness: Harn
 
 
 def test_the_group_goes_with_the_container(harness: Harness) -> None:
-    spec = harness.spec(SPEAKS)
-    runtime = harness.started(spec)
-    runtime.wait(spec.name, 20.0)
+    runtime, spec, _ = harness.ended(SPEAKS)
     if any("memory peak" in weakness for weakness in runtime.weaknesses()):
         pytest.skip("this engine's groups are systemd's: none of ours outlives a container")
     group = f"headway/{harness.site}-{spec.name}"
@@ -250,9 +236,8 @@ def test_the_image_that_was_checked_is_the_one_that_starts(harness: Harness) -> 
 
 @pytest.mark.parametrize("command", [("no-such-program",), ("/etc/passwd",)])
 def test_a_program_that_cannot_be_executed(harness: Harness, command: tuple[str, ...]) -> None:
-    spec = replace(harness.spec(SPEAKS), command=command)
-    runtime = harness.started(spec)
-    assert runtime.wait(spec.name, 20.0).exit_code in {126, 127}
+    runtime, spec, ended = harness.ended(SPEAKS, command=command)
+    assert ended.exit_code in {126, 127}
     assert command[0].encode() in whole_log(runtime, spec.name)
 
 
@@ -276,14 +261,10 @@ def test_an_image_without_a_shell_keeps_its_log(harness: Harness) -> None:
     image = _shell_less_image()
     numbers = "\n".join(str(n) for n in range(3000)) + "\n"
     (harness.folder / "numbers").write_text(numbers)
-    spec = replace(
-        harness.spec(SPEAKS),
-        image=image,
-        command=("/busybox", "cat", "/data/numbers", "/data/missing"),
-        mounts=(BindMount(harness.folder, "/data"),),
-    )
-    runtime = harness.started(spec)
-    assert runtime.wait(spec.name, 20.0).exit_code == 1
+    command = ("/busybox", "cat", "/data/numbers", "/data/missing")
+    mounts = (BindMount(harness.folder, "/data"),)
+    runtime, spec, ended = harness.ended(SPEAKS, image=image, command=command, mounts=mounts)
+    assert ended.exit_code == 1
     for _ in range(2):
         found = whole_log(harness.runtime(), spec.name).decode()
         lines = found.splitlines(keepends=True)
@@ -403,15 +384,8 @@ def test_a_profiled_program_gets_its_grace_time(harness: Harness, tmp_path: Path
 
 
 def test_an_image_without_a_shell_is_not_wrapped(harness: Harness) -> None:
-    spec = replace(
-        harness.spec(shell("")),
-        image=_shell_less_image(),
-        command=("/busybox", "echo", "hello"),
-        wrapper=wrapper("/outputs/profile-1", 10.0),
-    )
-    runtime = harness.started(spec)
-    assert runtime.wait(spec.name, 20.0).exit_code == 0
-    assert whole_log(runtime, spec.name) == b"hello\n"
+    changes = {"image": _shell_less_image(), "wrapper": wrapper("/outputs/profile-1", 10.0)}
+    assert says(harness, "", command=("/busybox", "echo", "hello"), **changes) == "hello\n"
 
 
 def test_page_cache_is_no_need_but_shared_memory_is(harness: Harness) -> None:

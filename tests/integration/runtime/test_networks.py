@@ -284,18 +284,3 @@ def test_where_rules_cannot_be_set_there_is_no_network(machine: Machine, harness
     gang = replace(trying(harness, ways), network=GangNetwork(GANGS))
     with pytest.raises(RuntimeFailure, match="set network to unguarded"):
         runtime(harness, gang_network=GANGS).create(gang)
-
-
-def test_a_network_of_another_making_is_not_taken_for_ours(
-    machine: Machine, harness: Harness
-) -> None:
-    with netns.inside(machine.name):
-        harness.clean_up()
-        with suppress(docker.errors.NotFound):
-            machine.client.networks.get("headway").remove()
-        stranger = machine.client.networks.create("headway")
-        try:
-            assert "docker network rm headway" in runtime(harness).guard_network()
-        finally:
-            stranger.remove()
-        assert runtime(harness).guard_network() == ""

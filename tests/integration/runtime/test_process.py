@@ -20,7 +20,7 @@ from headway.errors import PolicyViolation, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy
 from headway.model.run import ExitKind
 from headway.runtime.outcome import classify_exit
-from headway.runtime.port import BindMount, ContainerState
+from headway.runtime.port import BindMount, ContainerSpec, ContainerState, Runtime
 from headway.runtime.process import notes, programs
 from headway.runtime.process.programs import ProcessRuntime
 from headway.testing.runtime import Script
@@ -74,20 +74,23 @@ DAEMON = "env -i setsid sh -c 'sleep 63 & echo $!'; exec sleep 63"
 """Leaves behind a process of a session of its own, with an empty environment."""
 
 
-def test_a_killed_shim_takes_along_what_cleared_its_environment(harness: Harness) -> None:
-    spec = harness.spec(shell(DAEMON))
+def leaving(harness: Harness, text: str) -> tuple[Runtime, ContainerSpec, int]:
+    """A container of a program that has told which process it leaves behind."""
+    spec = harness.spec(shell(text))
     runtime = harness.started(spec)
     until(lambda: b"\n" in whole_log(runtime, spec.name))
-    daemon = int(whole_log(runtime, spec.name))
+    return runtime, spec, int(whole_log(runtime, spec.name))
+
+
+def test_a_killed_shim_takes_along_what_cleared_its_environment(harness: Harness) -> None:
+    runtime, spec, daemon = leaving(harness, DAEMON)
     os.kill(holders(harness, spec.name)[1], signal.SIGKILL)
     assert runtime.wait(spec.name, 10.0).state is ContainerState.EXITED
     assert not alive(daemon)  # what is said to have ended holds nothing any more
 
 
 def test_a_program_is_said_to_run_as_long_as_something_of_it_lives(harness: Harness) -> None:
-    spec = harness.spec(shell(DAEMON))
-    runtime = harness.started(spec)
-    until(lambda: b"\n" in whole_log(runtime, spec.name))
+    runtime, spec, _ = leaving(harness, DAEMON)
     keeper, shim = holders(harness, spec.name)
     os.kill(keeper, signal.SIGSTOP)  # as where what is left is in state D
     os.kill(shim, signal.SIGKILL)
@@ -123,9 +126,7 @@ def test_a_damaged_file_of_one_program_stops_nobody_and_undoes_no_end(
 def test_an_end_that_cannot_be_read_is_an_end_of_which_nothing_is_known(
     harness: Harness, cut: bytes
 ) -> None:
-    spec = harness.spec(shell("exit 0"))
-    runtime = harness.started(spec)
-    runtime.wait(spec.name, 10.0)
+    runtime, spec, _ = harness.ended(shell("exit 0"))
     (harness.folder / harness.site / "containers" / spec.name / "exit.json").write_bytes(cut)
     status = runtime.wait(spec.name, 5.0)
     assert (status.state, status.exit_code) == (ContainerState.EXITED, None)
@@ -151,9 +152,7 @@ def test_a_program_whose_files_are_all_damaged_still_runs_and_can_be_removed(
 
 
 def test_remove_finds_what_a_killed_shim_and_its_keeper_left(harness: Harness) -> None:
-    spec = harness.spec(shell("setsid sleep 61 & echo $!; exec sleep 61"))
-    runtime = harness.started(spec)
-    until(lambda: b"\n" in whole_log(runtime, spec.name))
+    runtime, spec, _ = leaving(harness, "setsid sleep 61 & echo $!; exec sleep 61")
     pids = runtime.inspect(spec.name).pids  # type: ignore[union-attr]
     assert len(pids) == 2
     for holder in holders(harness, spec.name):
@@ -168,10 +167,7 @@ def test_what_cannot_be_killed_is_given_up_for_now(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process in state D takes no signal: here nobody's signals arrive."""
-    spec = harness.spec(shell("setsid sleep 64 & echo $!; exec sleep 64"))
-    runtime = harness.started(spec)
-    until(lambda: b"\n" in whole_log(runtime, spec.name))
-    left = int(whole_log(runtime, spec.name))
+    runtime, spec, left = leaving(harness, "setsid sleep 64 & echo $!; exec sleep 64")
     for holder in holders(harness, spec.name):
         os.kill(holder, signal.SIGKILL)
     with monkeypatch.context() as deaf:
@@ -187,9 +183,9 @@ def test_what_cannot_be_killed_is_given_up_for_now(
 
 def test_what_the_program_leaves_behind_ends_with_it(harness: Harness) -> None:
     # Forked twice into a session of its own, as daemons do.
-    spec = harness.spec(shell("(setsid sh -c 'sleep 62 & echo $!' &); sleep 0.3; exit 4"))
-    runtime = harness.started(spec)
-    assert runtime.wait(spec.name, 10.0).exit_code == 4
+    text = "(setsid sh -c 'sleep 62 & echo $!' &); sleep 0.3; exit 4"
+    runtime, spec, status = harness.ended(shell(text))
+    assert status.exit_code == 4
     assert not alive(int(whole_log(runtime, spec.name)))
 
 
@@ -225,8 +221,8 @@ def test_whose_first_thread_has_ended_is_seen_and_ends_with_it(harness: Harness,
 @pytest.mark.parametrize("call", ["unshare(0x10000000)", "syscall(425, 4, bytes(120))"])
 def test_what_could_not_be_counted_is_refused(harness: Harness, call: str) -> None:
     text = f"import ctypes, sys; sys.exit(0 if ctypes.CDLL(None).{call} < 0 else 1)"
-    spec = replace(harness.spec(SLEEPS), command=(sys.executable, "-c", text), user="65534:65534")
-    assert harness.started(spec).wait(spec.name, 30.0).exit_code == 0
+    _, _, status = harness.ended(SLEEPS, command=(sys.executable, "-c", text), user="65534:65534")
+    assert status.exit_code == 0
 
 
 def test_it_outlives_its_starter(harness: Harness) -> None:
@@ -267,9 +263,7 @@ def test_the_environment_is_what_was_given(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_OF_HEADWAY", "x")
-    spec = harness.spec(shell("env; ulimit -c; grep NoNewPrivs /proc/self/status"))
-    runtime = harness.started(spec)
-    runtime.wait(spec.name, 10.0)
+    runtime, spec, _ = harness.ended(shell("env; ulimit -c; grep NoNewPrivs /proc/self/status"))
     lines = whole_log(runtime, spec.name).decode().splitlines()
     keys = {line.split("=")[0] for line in lines if "=" in line} - {"PWD", "_", "OLDPWD", "SHLVL"}
     assert keys == {"PATH", "PYTHONPATH", "HOME", "LANG", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
@@ -289,10 +283,8 @@ def test_forked_workers_are_not_killed_for_shared_memory(harness: Harness) -> No
         "for _ in range(4):\n    if not os.fork(): time.sleep(0.6); os._exit(0)\n"
         "for _ in range(4): os.wait()\n"
     )
-    spec = replace(harness.spec(SLEEPS), command=(sys.executable, "-c", program),
-                   host_memory_bytes=100 * MIB)  # fmt: skip
-    runtime = harness.started(spec)
-    ended = runtime.wait(spec.name, 20.0)
+    command = (sys.executable, "-c", program)
+    runtime, spec, ended = harness.ended(SLEEPS, command=command, host_memory_bytes=100 * MIB)
     assert (ended.exit_code, ended.oom_killed) == (0, False)
     peak = runtime.usage(spec.name).host_peak_bytes
     assert peak is not None
@@ -301,9 +293,7 @@ def test_forked_workers_are_not_killed_for_shared_memory(harness: Harness) -> No
 
 def test_a_fork_bomb_is_stopped_and_says_why(harness: Harness) -> None:
     bomb = "i=0; while [ $i -lt 300 ]; do sleep 63 & i=$((i+1)); done; wait"
-    spec = replace(harness.spec(shell(bomb)), pids=50, host_memory_bytes=1024 * MIB)
-    runtime = harness.started(spec)
-    ended = runtime.wait(spec.name, 20.0)
+    _, _, ended = harness.ended(shell(bomb), pids=50, host_memory_bytes=1024 * MIB)
     found = classify_exit(ended)
     assert found.kind is ExitKind.FAILED
     assert "its limit is 50" in found.message
@@ -315,16 +305,13 @@ def test_a_fork_bomb_is_stopped_and_says_why(harness: Harness) -> None:
 def test_a_program_that_cannot_be_executed(
     harness: Harness, command: tuple[str, ...], code: int
 ) -> None:
-    spec = replace(harness.spec(SLEEPS), command=command)
-    runtime = harness.started(spec)
-    assert runtime.wait(spec.name, 10.0).exit_code == code
+    runtime, spec, status = harness.ended(SLEEPS, command=command)
+    assert status.exit_code == code
     assert command[0].encode() in whole_log(runtime, spec.name)
 
 
 def test_a_number_used_again_is_not_taken_for_the_shim(harness: Harness) -> None:
-    spec = harness.spec(shell("exit 0"))
-    runtime = harness.started(spec)
-    runtime.wait(spec.name, 10.0)
+    runtime, spec, _ = harness.ended(shell("exit 0"))
     folder = harness.folder / harness.site / "containers" / spec.name
     (folder / "exit.json").unlink()
     running = noted(harness, spec.name, "running.json")
@@ -340,9 +327,8 @@ ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become anothe
 @ROOT
 def test_a_program_of_roots_site_is_not_root(harness: Harness) -> None:
     program = "id -u; id -g; id -G; grep -E 'NoNewPrivs|CapEff|CapBnd' /proc/self/status"
-    spec = harness.spec(shell(f"{program}; cat /etc/shadow; setpriv --reuid=0 id -u; umask"))
-    runtime = harness.started(spec)
-    runtime.wait(spec.name, 10.0)
+    text = f"{program}; cat /etc/shadow; setpriv --reuid=0 id -u; umask"
+    runtime, spec, _ = harness.ended(shell(text))
     lines = whole_log(runtime, spec.name).decode().splitlines()
     assert lines[:3] == ["65534"] * 3
     assert "NoNewPrivs:\t1" in lines
@@ -372,9 +358,7 @@ def test_a_program_imports_the_samples_of_a_clone_below_a_closed_directory(
     (clone / "samples" / "here.py").write_text("print('imported')\n")
     (clone.parent).chmod(0o700)
     monkeypatch.setattr(notes, "PROJECT", clone)
-    spec = harness.spec(shell("python -m samples.here"))
-    runtime = harness.started(spec)
-    status = runtime.wait(spec.name, 30.0)
+    runtime, spec, status = harness.ended(shell("python -m samples.here"))
     assert (status.exit_code, whole_log(runtime, spec.name)) == (0, b"imported\n")
 
 
@@ -394,11 +378,9 @@ def test_a_program_does_not_write_what_its_user_owns_and_it_may_only_read(
         f"cat {data}/x; chmod u+w {data}/x; echo new > {data}/x; echo new > {data}/y; "
         f"echo new > {other}/y; cat {other}/x; true"
     )
-    spec = replace(
-        harness.spec(shell(program)), user="65534:65534", mounts=(BindMount(data, "/data"),)
-    )
-    runtime = harness.started(spec)
-    assert runtime.wait(spec.name, 10.0).exit_code == 0
+    mounts = (BindMount(data, "/data"),)
+    runtime, spec, status = harness.ended(shell(program), user="65534:65534", mounts=mounts)
+    assert status.exit_code == 0
     seen = whole_log(runtime, spec.name).decode().splitlines()
     assert [line for line in seen if line in ("seen", "new")] == ["seen"]
     files = sorted(path for folder in (data, other) for path in folder.iterdir())
@@ -423,15 +405,12 @@ def test_a_program_reaches_what_it_needs_below_a_closed_directory_and_nothing_el
         f"cd {closed}; cat in/data/x; cat in/data/key secret; ls in; echo new > in/outputs/y; "
         "echo new > in/data/y; echo new > z; umount in/data; ls -A; true"
     )
-    spec = replace(
-        harness.spec(shell(program)),
-        mounts=(
-            BindMount(closed / "in" / "data", "/data"),
-            BindMount(closed / "in" / "outputs", "/outputs", read_only=False),
-        ),
+    mounts = (
+        BindMount(closed / "in" / "data", "/data"),
+        BindMount(closed / "in" / "outputs", "/outputs", read_only=False),
     )
-    runtime = harness.started(spec)
-    assert runtime.wait(spec.name, 10.0).exit_code == 0
+    runtime, spec, status = harness.ended(shell(program), mounts=mounts)
+    assert status.exit_code == 0
     log = whole_log(runtime, spec.name).decode()
     assert "seen" in log
     assert "hidden" not in log
@@ -452,9 +431,7 @@ def test_what_a_program_leaves_where_everybody_may_write_is_its_own_and_goes(
         "print([libc.shmget(0, size, 0o1600) >= 0 for size in (4096, 2**27)])'; "
         "head -c 128M /dev/zero > /dev/shm/more; stat -c %s /dev/shm/more; mktemp"
     )
-    spec = replace(harness.spec(shell(program)), shm_bytes=64 * MIB)
-    runtime = harness.started(spec)
-    runtime.wait(spec.name, 30.0)
+    runtime, spec, _ = harness.ended(shell(program), shm_bytes=64 * MIB)
     log = whole_log(runtime, spec.name).decode()
     assert log.count(f"{name}\n") == len(places), log
     assert "[True, False]" in log, log
@@ -479,9 +456,8 @@ def test_what_waits_in_connections_is_bounded(harness: Harness) -> None:
         "    except BlockingIOError: pass\n"
         "print(sent >> 20)"
     )
-    spec = replace(harness.spec(shell(f'python -c "{program}"')), host_memory_bytes=96 * MIB)
-    runtime = harness.started(spec)
-    status = runtime.wait(spec.name, 60.0)
+    python = shell(f'python -c "{program}"')
+    runtime, spec, status = harness.ended(python, host_memory_bytes=96 * MIB)
     assert status.oom_killed or int(whole_log(runtime, spec.name)) < 150
 
 
@@ -492,8 +468,7 @@ def test_memory_that_no_process_has_mapped_counts(harness: Harness) -> None:
         "for _ in range(200): os.write(held, b'x' * 2**20)\n"
         "print('survived')"
     )
-    spec = replace(harness.spec(shell(f'python -c "{program}"')), host_memory_bytes=96 * MIB)
-    runtime = harness.started(spec)
-    status = runtime.wait(spec.name, 60.0)
+    python = shell(f'python -c "{program}"')
+    runtime, spec, status = harness.ended(python, host_memory_bytes=96 * MIB)
     assert status.oom_killed
     assert b"survived" not in whole_log(runtime, spec.name)

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from headway.model.container_policy import ContainerPolicy
-from headway.runtime.docker.containers import DockerRuntime
-from headway.runtime.docker.enginelog import fetch_into, parse
-from headway.testing.clock import FakeClock
+from headway.runtime.docker.enginelog import fetch_into, logged, parse
 
 
 def test_lines_after_the_cursor_are_kept() -> None:
@@ -53,9 +51,8 @@ def test_a_flood_is_fetched_in_parts_of_whole_lines() -> None:
             yield line * 1000 + line[:7]
             yield line[7:]
 
-    runtime = DockerRuntime("site", ContainerPolicy(), FakeClock())
-    runtime.engine.__dict__["api"] = SimpleNamespace(logs=endless)
-    answer = runtime._logged("run-1", "stdout", "")
+    engine: Any = SimpleNamespace(api=SimpleNamespace(logs=endless))
+    answer = logged(engine, "run-1", "stdout", "")
     assert answer == line * (len(answer) // len(line))
     assert len(answer) > 1 << 20
     assert asked < 1000
