@@ -1,6 +1,4 @@
-"""Tokens of the gateway and the audit table, on both databases."""
-
-from collections.abc import Iterator
+"""Tokens of the gateway and the audit table."""
 
 import pytest
 from sqlalchemy import text
@@ -9,18 +7,11 @@ from headway.errors import LedgerError
 from headway.ledger import Ledger
 from headway.ledger.audit_log import Act
 from headway.model.access import AccessToken, Caller, Scope, token_digest
-from headway.model.node import Capacity, Node, NodeState
-from headway.units import GIB
+from headway.model.node import NodeState
+from tests.support.on_ledger import join
 
 SECRET = "hwt_" + "a" * 43
 MEMBER = frozenset({Scope.WATCH, Scope.SUBMIT})
-
-
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
-    yield opened
-    opened.close()
 
 
 def add(ledger: Ledger, secret: str = SECRET, *, lifetime_s: float = 60.0) -> AccessToken:
@@ -86,15 +77,16 @@ def test_each_change_of_a_token_is_noted_with_who_made_it(ledger: Ledger) -> Non
 
 
 def test_a_node_and_a_setting_are_changed_together_with_their_notes(ledger: Ledger) -> None:
-    node = Node("node-a", "gpu", Capacity(4.0, 32 * GIB))
-    ledger.nodes.register(node, boot_id="boot", worker_token="worker")
+    join(ledger)
     assert ledger.nodes.set_state("node-a", NodeState.LOST, "silent")  # headway's own doing
     assert ledger.nodes.set_state("node-a", NodeState.DRAINING, "new fan", actor="root")
     assert not ledger.nodes.set_state("node-b", NodeState.DRAINING, "new fan", actor="root")
+    assert ledger.settings.get("line") is None
     quota = {"teams": {"vision": {"max_gpus": 8}}}
     assert ledger.settings.put("line", quota | {"factor": 2})
     assert ledger.settings.put("line", {"teams": {}, "factor": 2})
     assert not ledger.settings.put("line", {"teams": {}, "factor": 2})
+    assert ledger.settings.get("line") == {"teams": {}, "factor": 2}
     assert ledger.nodes.remove("node-a", actor="root")
     removed, changed, first, drained = ledger.audit_log.newest(10)
     assert (removed.act, removed.details) == ("node.remove", {"powered_off": "yes"})

@@ -1,6 +1,5 @@
 """Arrays in the ledger: a member becomes a run once, whoever is killed on the way there."""
 
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -12,9 +11,9 @@ from headway.ledger.arrays import MemberCounts
 from headway.ledger.records import ArrayRecord
 from headway.model.array import Array
 from headway.model.lease import Demand, Lease, Wait
-from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.units import GIB
+from tests.support.on_ledger import enqueue, join
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 JOB = {"name": "sweep", "image": "i", "command": ["train", "--lr", "{lr}", "{other}"]}
@@ -41,13 +40,9 @@ def ended(ledger: Ledger, run_id: str, kind: ExitKind = ExitKind.OK) -> None:
     ledger.runs.finish(fence, Exit(kind, 0, "done"), Measurement())
 
 
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
-    node = Node("node-a", "gpu", Capacity(8.0, 64 * GIB))
-    opened.nodes.register(node, boot_id="boot", worker_token="worker")
-    yield opened
-    opened.close()
+@pytest.fixture(autouse=True)
+def _has_a_node(ledger: Ledger) -> None:
+    join(ledger)
 
 
 def test_members_that_have_not_started_are_one_row(ledger: Ledger) -> None:
@@ -147,29 +142,19 @@ def test_one_key_gives_one_array(ledger: Ledger) -> None:
     assert len(ledger.arrays.listed(9)) == 2
 
 
-def by_id(array: ArrayRecord) -> str:
-    return array.array_id
-
-
-def by_prefix(array: ArrayRecord) -> str:
-    return array.array_id[:8]
-
-
-@pytest.mark.parametrize("called", [by_id, by_prefix, lambda array: array.name])
-def test_an_array_is_found(ledger: Ledger, called: Callable[[ArrayRecord], str]) -> None:
+def test_an_array_is_found_by_id_prefix_and_name(ledger: Ledger) -> None:
     array = add(ledger)
-    assert ledger.arrays.find(called(array)).array_id == array.array_id
-    assert ledger.arrays.find(called(array), team="vision").array_id == array.array_id
-    with pytest.raises(RunUnknown):
-        ledger.arrays.find(called(array), team="language")
+    for called in (array.array_id, array.array_id[:8], array.name):
+        assert ledger.arrays.find(called).array_id == array.array_id
+        assert ledger.arrays.find(called, team="vision").array_id == array.array_id
+        with pytest.raises(RunUnknown):
+            ledger.arrays.find(called, team="language")
 
 
 def test_a_newer_run_of_the_name_is_meant(ledger: Ledger) -> None:
     add(ledger)
-    ledger.runs.enqueue(
-        str(uuid4()), JOB, name="sweep", owner="me", team="vision", pool="gpu", priority=0,
-        submitted_at=datetime(2026, 1, 2, tzinfo=UTC),
-    )  # fmt: skip
+    later = datetime(2026, 1, 2, tzinfo=UTC)
+    enqueue(ledger, str(uuid4()), JOB, name="sweep", team="vision", submitted_at=later)
     with pytest.raises(RunUnknown):
         ledger.arrays.find("sweep")
 

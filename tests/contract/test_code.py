@@ -1,7 +1,6 @@
-"""Code that teams have sent, on both databases."""
+"""Code that teams have sent."""
 
 import hashlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -15,12 +14,11 @@ from headway.ledger import Ledger, code
 from headway.ledger.database import Database, open_engine
 from headway.model.array import Array
 from headway.model.code import CodeManifest
-from headway.model.lease import Demand, Fence
-from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.model.sent_files import SentFile
 from headway.policy.code_retention import MANIFEST_WEIGHT, ROW_BYTES
-from headway.units import GIB, MIB
+from headway.units import MIB
+from tests.support.on_ledger import enqueue, granted, join
 
 CANARY = b"canary: only the team that sent it may have it"
 MOST = 10 * MIB
@@ -33,13 +31,6 @@ def sha256(data: bytes) -> str:
 def manifest(*parts: bytes, commit: str = "") -> CodeManifest:
     files = [SentFile(f"f{number}", len(p), (sha256(p),)) for number, p in enumerate(parts)]
     return CodeManifest.of(files, commit=commit)
-
-
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
-    yield opened
-    opened.close()
 
 
 def age(url: str, seconds: float) -> None:
@@ -172,27 +163,20 @@ def test_who_sends_the_same_at_once_is_told_so(ledger: Ledger) -> None:
 
 
 def test_what_a_run_needs_says_so_until_the_run_has_ended(ledger: Ledger) -> None:
-    ledger.nodes.register(
-        Node("left", "gpu", Capacity(8.0, 8 * GIB)), boot_id="b", worker_token="t"
-    )
+    join(ledger)
     needed, other = manifest(b"needed"), manifest(b"other")
     ledger.code.put("vision", [b"needed", b"other"], most_bytes=MOST)
     for each in (needed, other):
         ledger.code.accept("vision", each)
-    ledger.runs.enqueue(
-        "run", {"code": needed.content_id}, name="run", owner="ada", team="vision", pool="gpu",
-        priority=0, submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
+    enqueue(ledger, "run", {"code": needed.content_id}, team="vision")
 
     def seen() -> dict[str, bool]:
         return {each.code_id: each.is_needed for each in ledger.code.kept("vision")}
 
     assert seen() == {needed.content_id: True, other.content_id: False}
-    ledger.leases.admit("run", "left", Demand(GIB), reading=None, ttl_s=900.0)
-    lease = ledger.leases.of_run("run")
-    assert lease is not None
+    lease = granted(ledger, "run")
     assert seen()[needed.content_id]
-    ledger.runs.finish(Fence("run", 1, lease.token), Exit(ExitKind.OK, 0, ""), Measurement())
+    ledger.runs.finish(lease.fence, Exit(ExitKind.OK, 0, ""), Measurement())
     assert not seen()[needed.content_id]
 
 

@@ -1,9 +1,7 @@
 """What a stale attempt writes is refused, and what is written twice counts once."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -13,7 +11,6 @@ from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.ledger.tables import AttemptRow
 from headway.model.attempt_record import Failures, ProgressSnapshot
 from headway.model.lease import Demand, Fence, Lease, Wait
-from headway.model.node import Capacity, Node
 from headway.model.progress import ProgressPoint
 from headway.model.run import (
     RESTARTED,
@@ -29,8 +26,8 @@ from headway.model.trace import Trace
 from headway.units import GIB
 from tests.support.fence import fence_of, release
 from tests.support.leading import term_in
+from tests.support.on_ledger import NOON, enqueue, granted, join
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 OK = Exit(ExitKind.OK, 0, "done")
 LOST = Exit(ExitKind.INFRASTRUCTURE, None, "its node is lost")
 DEMAND = Demand(4 * GIB)
@@ -38,25 +35,15 @@ UNUSED = SilentFailure(Silent.GPU_UNUSED, "a", "GPU-a", 0.0, 0.02, "idles")
 SAID = ProgressSnapshot("a", 1, NOT_KEPT_YET, 10.0, 0.5, 10.0)
 
 
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
-    for name in ("node-a", "node-b"):
-        opened.nodes.register(
-            Node(name, "gpu", Capacity(4.0, 32 * GIB)), boot_id=name, worker_token=name
-        )
-    opened.runs.enqueue(
-        "a", {"name": "x"}, name="a", owner="me", team="t", pool="gpu", priority=0,
-        submitted_at=NOON,
-    )  # fmt: skip
-    yield opened
-    opened.close()
+@pytest.fixture(autouse=True)
+def _has_two_nodes_and_a_run(ledger: Ledger) -> None:
+    join(ledger, "node-a")
+    join(ledger, "node-b")
+    enqueue(ledger, "a")
 
 
 def admit(ledger: Ledger, node: str = "node-a") -> Lease:
-    lease = ledger.leases.admit("a", node, DEMAND, reading=None, ttl_s=60.0)
-    assert isinstance(lease, Lease), lease
-    return lease
+    return granted(ledger, "a", DEMAND, node=node)
 
 
 def begin(ledger: Ledger, fence: Fence, container: str = "c") -> None:
@@ -146,7 +133,7 @@ def test_a_stale_attempt_writes_nothing(
     assert (run.state, run.node, run.container) == (RunState.RUNNING, "node-b", "on-b")
 
 
-@pytest.mark.parametrize("write", ["points", "snapshot", "warnings", "stopped"])
+@pytest.mark.parametrize("write", ["points", "snapshot", "warnings", "stopped", "begin"])
 def test_a_flow_whose_run_was_ended_meanwhile_writes_nothing_of_it(
     ledger: Ledger, write: str
 ) -> None:
@@ -225,6 +212,7 @@ def test_a_run_that_its_user_ended_is_not_put_back(ledger: Ledger) -> None:
     """The janitor ends it while its flow settles what the stopped container left."""
     fence = admit(ledger).fence
     begin(ledger, fence)
+    assert not ledger.leases.give_back(fence)
     cancelled = Exit(ExitKind.CANCELLED, None, "cancelled")
     assert ledger.runs.finish(fence, cancelled, Measurement()) == cancelled
     ledger.leases.release(fence)
@@ -234,13 +222,6 @@ def test_a_run_that_its_user_ended_is_not_put_back(ledger: Ledger) -> None:
     assert not ledger.leases.give_back(fence)
     run = ledger.runs.get("a")
     assert (run.state, run.attempt, run.exit) == (RunState.ENDED, 1, cancelled)
-
-
-def test_nothing_is_given_back_once_its_container_was_started(ledger: Ledger) -> None:
-    fence = admit(ledger).fence
-    begin(ledger, fence)
-    assert not ledger.leases.give_back(fence)
-    assert ledger.leases.of_run("a") is not None
 
 
 # --- another attempt, on its user's word ---
@@ -277,8 +258,13 @@ def test_a_retry_is_one_attempt_however_often_it_is_asked(ledger: Ledger) -> Non
 
 
 def test_only_an_ended_run_that_can_wait_is_tried_again(ledger: Ledger) -> None:
-    with pytest.raises(IllegalTransition):
-        ledger.runs.retry("a", 1)
+    for put_back in (
+        ledger.runs.retry,
+        lambda *_: WRITES["requeue"](ledger, fence_of(ledger, "a")),
+    ):
+        with pytest.raises(IllegalTransition) as caught:
+            put_back("a", 1)
+        assert (caught.value.found, caught.value.wanted) == ("waiting", "waiting")
     ledger.leases.admit("a", "node-a", DEMAND, reading=None, ttl_s=60.0, others=["node-b"])
     with pytest.raises(IllegalTransition):
         ledger.runs.retry("a", 1)
@@ -312,10 +298,7 @@ def test_an_end_is_kept_until_prefect_was_told(ledger: Ledger) -> None:
 def test_what_ended_in_the_queue_or_on_a_removed_node_is_told_by_any(ledger: Ledger) -> None:
     ended_run(ledger)
     ledger.nodes.remove("node-a")
-    ledger.runs.enqueue(
-        "b", {"name": "x"}, name="b", owner="me", team="t", pool="gpu", priority=0,
-        submitted_at=NOON,
-    )  # fmt: skip
+    enqueue(ledger, "b")
     ledger.runs.finish(fence_of(ledger, "b"), Exit(ExitKind.CANCELLED, None, "c"), Measurement())
     assert [run.run_id for run in ledger.runs.untold("node-b", "gpu", "", 10)] == ["a", "b"]
     assert [run.run_id for run in ledger.runs.untold("node-b", "gpu", "", 1)] == ["a"]
@@ -385,12 +368,3 @@ def test_the_programs_failures_count_for_life_and_the_infrastructures_for_an_hou
     assert ledger.attempts.failures(["a"]) == {"a": Failures(program=2, infrastructure=0)}
     failed_so(ledger, LOST)
     assert ledger.attempts.failures(["a"]) == {"a": Failures(program=2, infrastructure=1)}
-
-
-def test_a_fence_is_of_one_attempt_and_one_lease(ledger: Ledger) -> None:
-    lease = admit(ledger)
-    for other in (replace(lease.fence, attempt=2), replace(lease.fence, token="another")):
-        with pytest.raises(LeaseLost):
-            ledger.leases.take_up(other)
-    values: dict[str, Any] = {"reading": None, "ttl_s": 60.0}
-    assert isinstance(ledger.leases.resize(lease.fence, Demand(GIB), **values), Lease)

@@ -1,25 +1,17 @@
 """Counts of flow processes that were started for runs."""
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
-
 import pytest
 
 from headway.ledger import Ledger
 from headway.model.lease import Demand
-from headway.model.node import Capacity, Node
+from headway.units import GIB
+from tests.support.on_ledger import enqueue, join
 
 
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
-    for run_id in ("a", "b"):
-        opened.runs.enqueue(
-            run_id, {"name": "x"}, name=run_id, owner="me", team="t", pool="gpu", priority=0,
-            submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
-        )  # fmt: skip
-    yield opened
-    opened.close()
+@pytest.fixture(autouse=True)
+def _has_two_runs(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    enqueue(ledger, "b")
 
 
 def test_starts_are_counted_for_a_while(ledger: Ledger) -> None:
@@ -35,11 +27,11 @@ def test_what_is_no_run_of_the_ledger_is_not_counted(ledger: Ledger) -> None:
 
 
 def test_a_lease_waits_longer_for_a_flow_process_that_its_node_has_begun(ledger: Ledger) -> None:
-    node = Node("here", "gpu", Capacity(4.0, 1 << 34, ()))
-    ledger.nodes.register(node, boot_id="b", worker_token="w", identity="i")
-    demand = Demand(host_memory_bytes=1 << 20, cpus=0.1)
+    join(ledger, "here")
     for run_id in ("a", "b"):
-        ledger.leases.admit(run_id, "here", demand, reading=None, ttl_s=60.0, start_limit_s=30.0)
+        ledger.leases.admit(
+            run_id, "here", Demand(GIB), reading=None, ttl_s=60.0, start_limit_s=30.0
+        )
     ledger.flow_starts.note("a", 3600.0, 180.0)
     due = {each.run_id: each.start_by for each in ledger.leases.unstarted("here")}
     assert (due["a"] - due["b"]).total_seconds() == pytest.approx(150.0, abs=30.0)

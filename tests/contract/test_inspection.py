@@ -1,6 +1,5 @@
-"""What the ledger gives to be compared, on both databases."""
+"""What the ledger gives to be compared."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,33 +10,25 @@ from headway.ledger import Ledger
 from headway.model.inspection import HeldPort, SeenNode, Snapshot, StagedUse
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
-from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.units import GIB, MIB
+from tests.support import on_ledger
+from tests.support.on_ledger import enqueue, join
 
 FIRST, SECOND, THIRD = (f"00000000-0000-4000-8000-00000000000{at}" for at in (1, 2, 3))
 DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1, ports=(9000,))
 JOB = TrainingJob(name="job", image="i:1", command=["true"], stop_grace="25s").document()
 
 
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    ledger = Ledger.open(ledger_url)
-    node = Node("here", "gpu", Capacity(8.0, 64 * GIB))
-    ledger.nodes.register(node, boot_id="b", worker_token="w")
+@pytest.fixture(autouse=True)
+def _has_a_node_and_runs(ledger: Ledger) -> None:
+    join(ledger, "here")
     for run_id in (FIRST, SECOND, THIRD):
-        ledger.runs.enqueue(
-            run_id, JOB, name="job", owner="me", team="default", pool="gpu", priority=0,
-            submitted_at=ledger.now(),
-        )  # fmt: skip
-    yield ledger
-    ledger.close()
+        enqueue(ledger, run_id, JOB, submitted_at=ledger.now())
 
 
 def granted(ledger: Ledger, run_id: str) -> Lease:
-    lease = ledger.leases.admit(run_id, "here", DEMAND, reading=None, ttl_s=60)
-    assert isinstance(lease, Lease)
-    return lease
+    return on_ledger.granted(ledger, run_id, DEMAND, node="here")
 
 
 def execute(ledger: Ledger, sql: str, **values: Any) -> None:

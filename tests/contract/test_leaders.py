@@ -1,7 +1,6 @@
 """Who leads a pool: one at a time, whoever dies, freezes or asks at the same moment."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -12,13 +11,6 @@ from headway.ledger import Ledger
 from headway.ledger.leaders import in_term
 from headway.ledger.tables import LeaderRow
 from headway.model.term import Leader, Term
-
-
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
-    yield opened
-    opened.close()
 
 
 def contend(ledger: Ledger, node: str, after_s: float = 0.0, holder: str = "") -> Leader:

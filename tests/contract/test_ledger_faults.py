@@ -24,11 +24,9 @@ KILLS = 15
 
 
 @pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
-    faults.prepare(opened)
-    yield opened
-    opened.close()
+def ledger(ledger: Ledger) -> Ledger:
+    faults.prepare(ledger)
+    return ledger
 
 
 def test_whoever_writes_may_be_killed_at_any_moment(ledger: Ledger) -> None:

@@ -1,6 +1,6 @@
 """What only reads the ledger waits for no writer, and cannot write."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -11,11 +11,9 @@ from tests.support.lived_in import ENDED, NODE, RUNNING, populate
 
 
 @pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
-    populate(opened)
-    yield opened
-    opened.close()
+def ledger(ledger: Ledger) -> Ledger:
+    populate(ledger)
+    return ledger
 
 
 READS: dict[str, Callable[[Ledger], object]] = {

@@ -1,6 +1,6 @@
 """Runs as they are listed: the ledger says which there are, Prefect in which state each is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -15,6 +15,7 @@ from headway.model.access import Caller, Scope
 from headway.model.array import Array
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.prefect.client import ListedRun
+from tests.support.on_ledger import enqueue
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 OPERATOR = Caller("root", "operators", frozenset({Scope.OPERATE}))
@@ -38,17 +39,9 @@ class Prefect:
         return {each.run_id: each for each in self.runs(10_000) if each.run_id in run_ids}
 
 
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
-    yield opened
-    opened.close()
-
-
 def add(ledger: Ledger, run_id: str, minute: int = 0, **given: Any) -> None:
-    values = {"name": "digits", "owner": "ada", "team": "vision", "pool": "gpu", "priority": 0}
-    submitted_at = AT + timedelta(minutes=minute)
-    ledger.runs.enqueue(run_id, JOB, **{**values, **given}, submitted_at=submitted_at)
+    values = {"name": "digits", "owner": "ada", "team": "vision", **given}
+    enqueue(ledger, run_id, JOB, submitted_at=AT + timedelta(minutes=minute), **values)
 
 
 def seen(run_id: str, state: str, minute: int = 0) -> ListedRun:

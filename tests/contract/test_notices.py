@@ -1,45 +1,36 @@
 """Notices in the ledger: written with the act that they tell of, and taken once."""
 
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 from headway.ledger import Ledger
 from headway.model.array import Array
-from headway.model.lease import Demand, Lease
-from headway.model.node import Capacity, Node
 from headway.model.notice import LONG_WAIT_S, NoticeKind
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.units import GIB
+from tests.support.fence import fence_of
+from tests.support.on_ledger import enqueue, granted, join
 
 JOB = {"name": "digits", "image": "i", "command": ["train"], "notify": ["slack-webhook/v"]}
 WELL = Exit(ExitKind.OK, 0, "done")
 
 
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
-    node = Node("node-a", "gpu", Capacity(64.0, 64 * GIB))
-    opened.nodes.register(node, boot_id="boot", worker_token="worker")
-    yield opened
-    opened.close()
+@pytest.fixture(autouse=True)
+def _has_a_node(ledger: Ledger) -> None:
+    join(ledger)
 
 
 def started(ledger: Ledger, run_id: str, *, waited_s: float = 0.0, **job: object) -> None:
-    ledger.runs.enqueue(
-        run_id, {**JOB, **job}, name=run_id, owner="me", team="t", pool="gpu", priority=0,
-        submitted_at=ledger.now() - timedelta(seconds=waited_s),
-    )  # fmt: skip
-    lease = ledger.leases.admit(run_id, "node-a", Demand(GIB), reading=None, ttl_s=600.0)
-    assert isinstance(lease, Lease)
+    since = ledger.now() - timedelta(seconds=waited_s)
+    enqueue(ledger, run_id, {**JOB, **job}, submitted_at=since)
+    lease = granted(ledger, run_id)
     for _ in range(2):  # whoever asks twice is told once
         ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
 
 
 def ended(ledger: Ledger, run_id: str) -> None:
-    fence = ledger.runs.get(run_id).fence(ledger.leases.of_run(run_id))
+    fence = fence_of(ledger, run_id)
     for _ in range(2):
         ledger.runs.finish(fence, WELL, Measurement())
 
@@ -84,8 +75,7 @@ def test_of_an_array_only_its_last_end_is_told(ledger: Ledger) -> None:
         assert taken(ledger) == []
         member = ledger.arrays.join(array.array_id, index, f"m{index}")
         assert member is not None
-        lease = ledger.leases.admit(f"m{index}", "node-a", Demand(GIB), reading=None, ttl_s=600.0)
-        assert isinstance(lease, Lease)
+        granted(ledger, f"m{index}")
         assert taken(ledger) == []
         ended(ledger, f"m{index}")
     (notice,) = ledger.notices.take()

@@ -1,6 +1,5 @@
 """Rows of runs that ended long ago: what goes, what stays, and whose."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,41 +7,33 @@ import pytest
 from headway.ledger import Ledger
 from headway.ledger.tables import RunRow
 from headway.model.attempt_record import ProgressSnapshot
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Demand
 from headway.model.node import Capacity, Gpu, Node
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, StepState
 from headway.units import GIB
 from tests.support.fence import release
+from tests.support.on_ledger import NOON, enqueue, granted
 
-NOON = datetime(2026, 1, 1, tzinfo=UTC)
 SOON = datetime(2900, 1, 1, tzinfo=UTC)
 OK = Exit(ExitKind.OK, 0, "done")
 
 
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
+@pytest.fixture(autouse=True)
+def _has_two_nodes(ledger: Ledger) -> None:
     for name in ("here", "there"):
         gpus = (Gpu(f"GPU-{name}", 0, "V100", 16 * GIB),)
         node = Node(name, "gpu", Capacity(4.0, 32 * GIB, gpus))
-        opened.nodes.register(node, boot_id="boot", worker_token="worker")
-    yield opened
-    opened.close()
+        ledger.nodes.register(node, boot_id="boot", worker_token="worker")
 
 
 def ended(
     ledger: Ledger, run_id: str, *, node: str = "here", team: str = "t", told: bool = True
 ) -> None:
     """A run of which there are rows everywhere, and that has ended and left."""
-    ledger.runs.enqueue(
-        run_id, {"name": "x"}, name=run_id, owner="me", team=team, pool="gpu", priority=0,
-        submitted_at=NOON,
-    )  # fmt: skip
+    enqueue(ledger, run_id, team=team)
     demand = Demand(GIB, gpus=1, gpu_memory_bytes=GIB)
-    lease = ledger.leases.admit(run_id, node, demand, reading=None, ttl_s=60.0)
-    assert isinstance(lease, Lease)
-    fence = lease.fence
+    fence = granted(ledger, run_id, demand, node=node).fence
     ledger.steps.started(fence, "train")
     ledger.runs.begin(fence, container="c", runtime="process", ttl_s=60.0)
     ledger.progress.append(fence, [ProgressPoint(1.0, 1)], first=0)
@@ -91,10 +82,7 @@ def test_who_is_not_done_with_stays(ledger: Ledger) -> None:
     ended(ledger, "untold", told=False)
     ended(ledger, "stored")
     ledger.stored.add("stored", 1, "t/stored", files=1, size_bytes=1)
-    ledger.runs.enqueue(
-        "waits", {"name": "x"}, name="waits", owner="me", team="t", pool="gpu", priority=0,
-        submitted_at=NOON,
-    )  # fmt: skip
+    enqueue(ledger, "waits")
     assert due(ledger) == []
     ledger.old_runs.remove(["waits"])
     assert [run.run_id for run in ledger.runs.waiting("gpu")] == ["waits"]

@@ -1,6 +1,5 @@
-"""The ranges of teams, on both databases."""
+"""The ranges of teams."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,13 +9,6 @@ from headway.ledger import Ledger
 from headway.model.number_range import NumberRange
 
 POOL = NumberRange(200_000, 299_999)
-
-
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
-    yield opened
-    opened.close()
 
 
 def test_a_team_keeps_its_range_whatever_the_pool_is_later(ledger: Ledger) -> None:

@@ -1,21 +1,11 @@
 """Telemetry in the ledger stays within its retention."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-
-import pytest
 
 from headway.ledger import Ledger
 from headway.model.telemetry import TelemetryPoint
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def ledger(ledger_url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(ledger_url)
-    yield opened
-    opened.close()
 
 
 def test_points_come_back_in_order_at_the_databases_time(ledger: Ledger) -> None:
