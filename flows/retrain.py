@@ -9,7 +9,13 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from headway.estimate.starts import LOOKED_AT, calibration_document, learn, scores_document
+from headway.estimate.starts import (
+    CALIBRATION,
+    LOOKED_AT,
+    calibration_document,
+    learn,
+    scores_document,
+)
 from headway.model.trace import Trace
 from headway.site import Site, current_site
 
@@ -51,7 +57,7 @@ def recalibrate_starts(site: Site) -> str:
     """Learn from the starts of late how sure a plan's starts are, and show how they were said."""
     site.ledger.starts.settle()
     newest = site.ledger.starts.newest(LOOKED_AT)
-    site.ledger.starts.keep_calibration(calibration_document(learn(newest, site.ledger.now())))
+    site.ledger.settings.keep(CALIBRATION, calibration_document(learn(newest, site.ledger.now())))
     create_table_artifact(
         [{key: str(value) for key, value in row.items()} for row in scores_document(newest)],
         key="starts",

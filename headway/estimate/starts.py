@@ -25,6 +25,8 @@ from headway.units import DAY_S, HOUR_S, MINUTE_S
 
 log = logging.getLogger(__name__)
 
+CALIBRATION, PLAYED = "start_calibration", "played_starts:{}"
+"""The ledger's settings in which the two documents are; the second for each pool."""
 FAR_S = 10 * 365 * DAY_S
 """No start is said to be farther off: it would be no date."""
 LOOKED_AT = 5000

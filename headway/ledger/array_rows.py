@@ -1,13 +1,27 @@
 """Rows of arrays and their members, as other transactions of the ledger look at them."""
 
-from sqlalchemy import func
+from typing import Any
+
+from sqlalchemy import and_, func
 from sqlmodel import Session, col, select
 
 from headway.ledger.array_tables import ArrayRow
 from headway.ledger.tables import RunRow
 from headway.model.lease import Wait
-from headway.model.run import GRANTED
+from headway.model.run import GRANTED, RunState
 from headway.policy.arrays import full_wait
+
+HAS_MORE = and_(col(ArrayRow.created) < col(ArrayRow.size), col(ArrayRow.cancelled_at).is_(None))
+"""Arrays of which another member is to become a run."""
+
+
+def jobs_to_come(session: Session, team: str) -> list[tuple[str, dict[str, Any]]]:
+    """Names and jobs of the team's runs that have not ended, and of arrays with more members."""
+    runs = select(RunRow.name, RunRow.job).where(
+        RunRow.team == team, RunRow.state != RunState.ENDED
+    )
+    arrays = select(ArrayRow.name, ArrayRow.job).where(ArrayRow.team == team, HAS_MORE)
+    return [*session.exec(runs), *session.exec(arrays)]
 
 
 def array_is_full(session: Session, run: RunRow) -> Wait | None:

@@ -6,15 +6,16 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import and_, func, or_
+from sqlalchemy import func, or_
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import RunUnknown
+from headway.ledger.array_rows import HAS_MORE
 from headway.ledger.array_tables import ArrayRow
 from headway.ledger.attempts import note_end
 from headway.ledger.codec import record
-from headway.ledger.columns import insert_new, now
+from headway.ledger.columns import among, insert_new, now
 from headway.ledger.database import Repository
 from headway.ledger.following import after_columns
 from headway.ledger.notices import note_array
@@ -119,23 +120,22 @@ class Arrays(Repository):
     ) -> list[ArrayRecord]:
         """The newest *limit* arrays, newest first; `chosen` has the other arguments."""
         query = chosen(ArrayRow, team=team, owner=owner, name=name, since=since)
-        return self._found(query.order_by(_NEWEST, col(ArrayRow.array_id).desc()).limit(limit))
+        return self._records(
+            ArrayRecord, query.order_by(_NEWEST, col(ArrayRow.array_id).desc()).limit(limit)
+        )
 
     def of(self, array_ids: Sequence[str]) -> dict[str, ArrayRecord]:
         """These arrays by their ids."""
-        query = select(ArrayRow).where(col(ArrayRow.array_id).in_(array_ids))
-        return {each.array_id: each for each in self._found(query)} if array_ids else {}
+        query = select(ArrayRow).where(among(ArrayRow.array_id, array_ids))
+        return {each.array_id: each for each in self._records(ArrayRecord, query)}
 
     def going_on(self) -> list[ArrayRecord]:
         """Arrays of which a member waits, runs, or is still to become a run; the newest first."""
-        left = and_(
-            col(ArrayRow.created) < col(ArrayRow.size), col(ArrayRow.cancelled_at).is_(None)
-        )
         under_way = select(RunRow.array_id).where(
             RunRow.state != RunState.ENDED, col(RunRow.array_id).is_not(None)
         )
-        going = or_(left, col(ArrayRow.array_id).in_(under_way))
-        return self._found(select(ArrayRow).where(going).order_by(_NEWEST))
+        going = or_(HAS_MORE, col(ArrayRow.array_id).in_(under_way))
+        return self._records(ArrayRecord, select(ArrayRow).where(going).order_by(_NEWEST))
 
     def waiting(self, team: str, user: str) -> tuple[int, int]:
         """How many runs, and members that are none yet, wait of *team*, and of *user* in it."""
@@ -160,13 +160,8 @@ class Arrays(Repository):
             RunRow.state == RunState.WAITING,
             col(RunRow.suspended_at).is_(None),
         )
-        query = select(ArrayRow).where(
-            ArrayRow.pool == pool,
-            col(ArrayRow.created) < col(ArrayRow.size),
-            col(ArrayRow.cancelled_at).is_(None),
-            ~waits.exists(),
-        )
-        return self._found(query.order_by("submitted_at"))
+        query = select(ArrayRow).where(ArrayRow.pool == pool, HAS_MORE, ~waits.exists())
+        return self._records(ArrayRecord, query.order_by("submitted_at"))
 
     def join(self, array_id: str, index: int, run_id: str) -> RunRecord | None:
         """The member *index* is the run *run_id* from now on, and waits. Idempotent.
@@ -239,10 +234,6 @@ class Arrays(Repository):
                 more = {name: getattr(counted, name) + number}
                 found[str(array_id)] = replace(counted, **more)
         return found
-
-    def _found(self, query: SelectOfScalar[ArrayRow]) -> list[ArrayRecord]:
-        with self._database.reading() as session:
-            return [record(ArrayRecord, row) for row in session.exec(query)]
 
 
 _NEWEST = col(ArrayRow.submitted_at).desc()

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from sqlmodel import Session, col, select
 
 from headway.ledger.access_tables import AuditRow
-from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.model.access import AuditEntry
@@ -50,5 +49,4 @@ class AuditLog(Repository):
             query = query.where(AuditRow.actor == actor)
         if subject:
             query = query.where(AuditRow.subject == subject)
-        with self._database.reading() as session:
-            return [record(AuditEntry, row) for row in session.exec(query)]
+        return self._records(AuditEntry, query)

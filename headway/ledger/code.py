@@ -9,15 +9,13 @@ from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
 from headway.errors import InvalidInput
-from headway.ledger.array_tables import ArrayRow
+from headway.ledger.array_rows import jobs_to_come
 from headway.ledger.code_tables import CodeChunkRow, CodeRow
 from headway.ledger.codec import record
-from headway.ledger.columns import insert_all_new, now
+from headway.ledger.columns import among, insert_all_new, now
 from headway.ledger.database import Repository
-from headway.ledger.tables import RunRow
 from headway.model.code import CodeManifest
 from headway.model.kept_code import KeptCode
-from headway.model.run import RunState
 from headway.model.sent_files import chunks_named
 from headway.policy.code_retention import MANIFEST_WEIGHT, ROW_BYTES, TEAM_BYTES
 from headway.units import DAY_S, format_size
@@ -148,14 +146,7 @@ class Code(Repository):
         What a run needs that has not ended, or an array's next member, says so.
         """
         with self._database.reading() as session:
-            runs = select(RunRow.job).where(RunRow.team == team, RunRow.state != RunState.ENDED)
-            arrays = select(ArrayRow.job).where(
-                ArrayRow.team == team,
-                col(ArrayRow.cancelled_at).is_(None),
-                col(ArrayRow.created) < col(ArrayRow.size),
-            )
-            jobs = [*session.exec(runs), *session.exec(arrays)]
-            needed = {job.get("code") for job in jobs}
+            needed = {job.get("code") for _, job in jobs_to_come(session, team)}
             rows = select(CodeRow, func.length(CodeRow.manifest)).where(
                 CodeRow.team == team, col(CodeRow.manifest).is_not(None)
             )
@@ -165,10 +156,10 @@ class Code(Repository):
                     KeptCode,
                     row,
                     is_kept=True,
-                    manifest_bytes=length,
+                    manifest_bytes=size,
                     is_needed=row.code_id in needed,
                 )
-                for row, length in session.exec(rows)
+                for row, size in session.exec(rows)
             ]
 
     def let_go(self, code: KeptCode) -> bool:
@@ -204,7 +195,7 @@ class Code(Repository):
                 session.exec(
                     delete(CodeChunkRow).where(
                         col(CodeChunkRow.team) == team,
-                        col(CodeChunkRow.sha256).in_(page),
+                        among(CodeChunkRow.sha256, page),
                         col(CodeChunkRow.seen_at) < before,
                     )
                 )
@@ -217,10 +208,8 @@ class Code(Repository):
                 CodeRow.team == team, col(CodeRow.manifest).is_(None)
             )
             old = session.exec(gone.order_by(col(CodeRow.used_at).desc()).offset(_FORGOTTEN)).all()
-            for start in range(0, len(old), _PAGE):
-                page = col(CodeRow.code_id).in_(old[start : start + _PAGE])
-                gone_for_good = (col(CodeRow.team) == team, page, col(CodeRow.manifest).is_(None))
-                session.exec(delete(CodeRow).where(*gone_for_good))
+            for_good = col(CodeRow.team) == team, col(CodeRow.manifest).is_(None)
+            session.exec(delete(CodeRow).where(*for_good, among(CodeRow.code_id, old)))
             return len(old)
 
 
@@ -241,16 +230,12 @@ def _check_room(session: Session, team: str, added: int, most_bytes: int) -> Non
 
 def _sizes(session: Session, team: str, sha256s: Collection[str]) -> dict[str, int]:
     """Size of each of *sha256s* that the team has; they stay for a while from now on."""
-    asked, found = sorted(sha256s), dict[str, int]()
-    for start in range(0, len(asked), _PAGE):
-        page = col(CodeChunkRow.sha256).in_(asked[start : start + _PAGE])
-        query = select(CodeChunkRow.sha256, CodeChunkRow.size_bytes)
-        found |= dict(session.exec(query.where(CodeChunkRow.team == team, page)).all())
-        moment = now(session)
-        old = col(CodeChunkRow.seen_at) < moment - timedelta(seconds=LENT_S / 2)
-        mine = col(CodeChunkRow.team) == team
-        session.exec(update(CodeChunkRow).where(mine, page, old).values(seen_at=moment))
-    return found
+    asked = col(CodeChunkRow.team) == team, among(CodeChunkRow.sha256, sha256s)
+    found = session.exec(select(CodeChunkRow.sha256, CodeChunkRow.size_bytes).where(*asked)).all()
+    moment = now(session)
+    old = col(CodeChunkRow.seen_at) < moment - timedelta(seconds=LENT_S / 2)
+    session.exec(update(CodeChunkRow).where(*asked, old).values(seen_at=moment))
+    return dict(found)
 
 
 def _held_bytes(session: Session, team: str) -> int:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -18,13 +18,16 @@ from sqlalchemy import (
     Dialect,
     Interval,
     String,
+    Text,
     TypeDecorator,
+    any_,
+    cast,
     literal,
 )
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
-from sqlmodel import Field, Session, SQLModel, select
+from sqlmodel import Field, Session, SQLModel, col, select
 
 from headway.errors import shown
 from headway.ledger.codec import adapter
@@ -155,6 +158,12 @@ class EnumWord(TypeDecorator[Any]):
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002
         """The member."""
         return None if value is None else self.kind(value)
+
+
+def among(column: Any, values: Iterable[object]) -> ColumnElement[bool]:
+    """Whether *column* has one of *values*: one parameter, of which PostgreSQL takes 65,000."""
+    kind = Text if isinstance(column.type, String) else column.type
+    return col(column) == any_(cast(list(values), ARRAY(kind)))
 
 
 def now(session: Session) -> datetime:

@@ -13,8 +13,10 @@ from typing import Any
 from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from sqlmodel import Session
+from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import InvalidInput, LedgerError, LedgerUnreachable, SchemaMismatch
+from headway.ledger.codec import T, record
 from headway.model.document import HIDDEN
 from headway.waits import waiting_for
 
@@ -113,20 +115,12 @@ class Database:
 
     @contextmanager
     def _session(self, engine: Engine) -> Iterator[Session]:
-        try:
-            with (
-                waiting_for(self._name),
-                Session(engine, expire_on_commit=False) as session,
-                session.begin(),
-            ):
-                yield session
-        except IntegrityError as error:
-            raise LedgerError(
-                f"the ledger refused a change that breaks one of its rules ({_cause(error)}); "
-                "nothing was changed"
-            ) from error
-        except DBAPIError as error:
-            raise self._unreachable(error) from error
+        with (
+            self._reached(),
+            Session(engine, expire_on_commit=False) as session,
+            session.begin(),
+        ):
+            yield session
 
     def migrate(self, to: str = SCHEMA_VERSION) -> None:
         """Bring the tables to the schema *to*. Safe when several start at once.
@@ -160,19 +154,21 @@ class Database:
                 connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
             )
 
-    def _unreachable(self, error: DBAPIError) -> LedgerUnreachable:
-        stopped = "its PostgreSQL is stopped; `headway up` starts it"
-        cause = stopped if _is_stopped(self.engine) else _cause(error)
-        return LedgerUnreachable(shown(self.engine), cause)
-
     @contextmanager
     def _reached(self) -> Iterator[None]:
         """A driver's error as ours."""
         try:
             with waiting_for(self._name):
                 yield
+        except IntegrityError as error:
+            raise LedgerError(
+                f"the ledger refused a change that breaks one of its rules ({_cause(error)}); "
+                "nothing was changed"
+            ) from error
         except DBAPIError as error:
-            raise self._unreachable(error) from error
+            stopped = "its PostgreSQL is stopped; `headway up` starts it"
+            cause = stopped if _is_stopped(self.engine) else _cause(error)
+            raise LedgerUnreachable(shown(self.engine), cause) from error
 
 
 def _must_read(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
@@ -196,3 +192,8 @@ class Repository:
     def __init__(self, database: Database) -> None:
         """Work on *database*."""
         self._database = database
+
+    def _records(self, kind: type[T], query: SelectOfScalar[Any]) -> list[T]:
+        """Of each row of *query* the value of *kind*, which has fields of the same names."""
+        with self._database.reading() as session:
+            return [record(kind, row) for row in session.exec(query)]

@@ -8,7 +8,7 @@ from sqlalchemy import Text, cast, func
 from sqlmodel import Session, SQLModel, col, select
 
 from headway.ledger.codec import record
-from headway.ledger.columns import Plain, Value, now, readable
+from headway.ledger.columns import Plain, Value, among, now, readable
 from headway.ledger.database import Repository
 from headway.ledger.lease_rows import LIVE, leases_from
 from headway.ledger.nodes import node_record, of_the_site
@@ -27,7 +27,6 @@ from headway.model.run import RunState
 
 _MOST_ENDS = 10_000
 """So many of the newest ends are compared with Prefect's states."""
-_PAGE = 500
 _OPEN = col(RunRow.state) != RunState.ENDED
 
 
@@ -78,10 +77,8 @@ def _newest_ends(session: Session) -> dict[str, SeenRun]:
 def _full(session: Session, named: set[str]) -> dict[str, SeenRun]:
     """Runs that have not ended, and those that are *named*."""
     rows = list(session.exec(select(RunRow).where(_OPEN)))
-    asked = sorted(named - {row.run_id for row in rows})
-    for start in range(0, len(asked), _PAGE):
-        page = asked[start : start + _PAGE]
-        rows += session.exec(select(RunRow).where(col(RunRow.run_id).in_(page))).all()
+    asked = named - {row.run_id for row in rows}
+    rows += session.exec(select(RunRow).where(among(RunRow.run_id, asked))).all()
     waiting = [row.run_id for row in rows if row.state is RunState.WAITING]
     since = _last_ends(session, waiting)
     return {row.run_id: _run(row, since.get(row.run_id)) for row in rows}
@@ -89,16 +86,11 @@ def _full(session: Session, named: set[str]) -> dict[str, SeenRun]:
 
 def _last_ends(session: Session, run_ids: list[str]) -> dict[str, datetime]:
     """When the last attempt before ended, of runs that had one."""
-    found: dict[str, datetime] = {}
-    for start in range(0, len(run_ids), _PAGE):
-        page = run_ids[start : start + _PAGE]
-        query = (
-            select(AttemptRow.run_id, func.max(AttemptRow.ended_at))
-            .where(col(AttemptRow.run_id).in_(page), col(AttemptRow.ended_at).is_not(None))
-            .group_by(AttemptRow.run_id)
-        )
-        found |= {run_id: at for run_id, at in session.exec(query) if at is not None}
-    return found
+    query = select(AttemptRow.run_id, func.max(AttemptRow.ended_at)).where(
+        among(AttemptRow.run_id, run_ids), col(AttemptRow.ended_at).is_not(None)
+    )
+    rows = session.exec(query.group_by(AttemptRow.run_id))
+    return {run_id: at for run_id, at in rows if at is not None}
 
 
 def _run(row: RunRow, last_end: datetime | None) -> SeenRun:

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, delete
 from sqlmodel import Session, col, select
 
 from headway.ledger.codec import record
-from headway.ledger.columns import now
+from headway.ledger.columns import among, now
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, NodeRow
 from headway.model.lease import GpuGrant, Lease
 
@@ -74,23 +74,24 @@ def leases_from(session: Session, rows: Sequence[LeaseRow]) -> list[Lease]:
     """The leases of *rows*; their parts in two more queries, not in two for each."""
     if not rows:  # an idle node asks this several times a second
         return []
-    ids = [row.lease_id for row in rows]
-    gpus: dict[int, list[GpuGrant]] = {}
-    for gpu in session.exec(select(LeaseGpuRow).where(col(LeaseGpuRow.lease_id).in_(ids))):
-        gpus.setdefault(gpu.lease_id, []).append(record(GpuGrant, gpu))
+    ids = [number(row) for row in rows]
+    gpus = gpus_of(session, ids)
     ports: dict[int, dict[int, int]] = {}
-    query = select(LeasePortRow).where(col(LeasePortRow.lease_id).in_(ids))
+    query = select(LeasePortRow).where(among(LeasePortRow.lease_id, ids))
     for port in session.exec(query.order_by("program_port")):
         ports.setdefault(port.lease_id, {})[port.program_port] = port.port
     return [
-        record(
-            Lease,
-            row,
-            gpus=tuple(gpus.get(number(row), ())),
-            ports=ports.get(number(row), {}),
-        )
-        for row in rows
+        record(Lease, row, gpus=tuple(gpus.get(each, ())), ports=ports.get(each, {}))
+        for each, row in zip(ids, rows, strict=True)
     ]
+
+
+def gpus_of(session: Session, lease_ids: Sequence[int]) -> Mapping[int, Sequence[GpuGrant]]:
+    """What each lease has of GPUs; nothing of those that have none."""
+    found: dict[int, list[GpuGrant]] = {}
+    for row in session.exec(select(LeaseGpuRow).where(among(LeaseGpuRow.lease_id, lease_ids))):
+        found.setdefault(row.lease_id, []).append(record(GpuGrant, row))
+    return found
 
 
 def lease_from(session: Session, row: LeaseRow) -> Lease:

@@ -1,58 +1,51 @@
 """Leases: the only place where resources are granted."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 from types import MappingProxyType
 
-from sqlalchemy import delete, exists, func, or_
-from sqlalchemy.orm import aliased
-from sqlmodel import Session, col, select
-from sqlmodel.sql.expression import SelectOfScalar
+from sqlalchemy import delete
+from sqlmodel import col, select
 
 from headway.errors import LeaseLost
-from headway.ledger.array_rows import array_is_full
+from headway.ledger.admitting import held_up, ports_there
 from headway.ledger.attempts import note_claim, note_end
 from headway.ledger.calls import call
-from headway.ledger.columns import db_now, from_now, now
-from headway.ledger.database import Repository
+from headway.ledger.columns import from_now, now
 from headway.ledger.fences import ended_before, fenced, given_back_before, leased
-from headway.ledger.following import following
 from headway.ledger.gang_rows import rank_run, ranks_begun
 from headway.ledger.leaders import in_term
+from headway.ledger.lease_reads import LeaseReads
 from headway.ledger.lease_rows import (
     LIVE,
     grant,
     lease_from,
-    leases_from,
-    leases_of,
     live_lease,
     live_leases,
     lock_nodes,
     number,
     release_all,
 )
-from headway.ledger.nodes import node_record, of_the_site
+from headway.ledger.nodes import node_record
 from headway.ledger.run_rows import ask_for_least, move, run_row
-from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, NodeRow, RunRow
-from headway.model.lease import ANY_PORT, Demand, Fence, Lease, Resource, Wait
-from headway.model.node import NodePorts, NodeReading, PortUse
+from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, RunRow
+from headway.model.lease import Demand, Fence, Lease, Resource, Wait
+from headway.model.node import NodeReading
 from headway.model.number_range import NumberRange
 from headway.model.run import GRANTED, Exit, ExitKind, Prediction, RunState
-from headway.model.session import needs_free_port
 from headway.model.term import Term
 from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
-from headway.policy.ports import leased_ports
 
 _BEGUN_WITHOUT_ITS_HEAD = Exit(
     ExitKind.INFRASTRUCTURE, None, "rank 0 was given back when other ranks had begun"
 )
 
 
-class Leases(Repository):
-    """The lease tables."""
+class Leases(LeaseReads):
+    """The lease tables: what `LeaseReads` reads, and every change of them."""
 
     def admit(
         self,
@@ -115,7 +108,7 @@ class Leases(Repository):
             )
             if missing is not None:
                 return Wait(Resource.NODE, f"node {missing} has not joined this site")
-            if (held := _held_up(session, run)) is not None:
+            if (held := held_up(session, run)) is not None:
                 return held
             admits, busy = [], {}
             for name in names:
@@ -131,7 +124,7 @@ class Leases(Repository):
                     return decision
                 admits.append(decision)
             there = [rows[name] for name in names]
-            ports = _ports(session, run, demand, there, busy=busy, ranges=port_ranges)
+            ports = ports_there(session, run, demand, there, busy=busy, ranges=port_ranges)
             if isinstance(ports, Wait):
                 return ports
             moment = now(session)
@@ -177,24 +170,6 @@ class Leases(Repository):
         """
         with self._database.transaction() as session:
             leased(session, fence).start_by = None
-
-    def unstarted(self, node: str) -> list[Lease]:
-        """Claims on *node* that no flow process has taken up yet, oldest first."""
-        with self._database.reading() as session:
-            return leases_from(session, session.exec(_unstarted(node)).all())
-
-    def untaken_claims(self, nodes: Collection[str]) -> dict[str, int]:
-        """How many of them there are, by node."""
-        with self._database.reading() as session:
-            waits = col(LeaseRow.node).in_(nodes), LIVE, col(LeaseRow.start_by).is_not(None)
-            counted = select(LeaseRow.node, func.count()).where(*waits).group_by(LeaseRow.node)
-            return dict(session.exec(counted).all())
-
-    def overdue(self, node: str) -> list[Lease]:
-        """Those claims on *node* whose deadline has passed by the database's clock."""
-        with self._database.reading() as session:
-            late = _unstarted(node).where(col(LeaseRow.start_by) < db_now())
-            return leases_from(session, session.exec(late).all())
 
     def take(self, lease_id: int, gang_id: str, attempt: int, run_id: str) -> Lease:
         """Make a lease that a gang holds for a rank the own one of run *run_id*. Idempotent.
@@ -301,37 +276,6 @@ class Leases(Repository):
             rows = release_all(session, LeaseRow.gang_rank > 0, expired, of_pool)
             return [row.run_id for row in rows]
 
-    def lost_heads(self, pool: str, margin_s: float) -> list[Lease]:
-        """Leases of runs of *pool* that lead a gang and are lost.
-
-        They expired *margin_s* ago: by then the guard there has ended what it could not renew.
-        """
-        part, held = aliased(RunRow), aliased(LeaseRow)
-        begun = exists().where(
-            col(part.gang_id) == RunRow.run_id, col(part.attempt) == RunRow.attempt
-        )
-        waits = exists().where(
-            col(held.run_id) == RunRow.run_id,
-            col(held.attempt) == RunRow.attempt,
-            col(held.gang_rank) > 0,
-        )
-        with self._database.reading() as session:
-            query = (
-                select(LeaseRow)
-                .join(RunRow, col(RunRow.run_id) == col(LeaseRow.run_id))
-                .where(
-                    LIVE,
-                    LeaseRow.gang_rank == 0,
-                    RunRow.pool == pool,
-                    col(LeaseRow.expires_at) < from_now(-timedelta(seconds=margin_s)),
-                    col(RunRow.state).in_(GRANTED),
-                    col(RunRow.attempt) == col(LeaseRow.attempt),
-                    or_(begun, waits),
-                )
-                .order_by("lease_id")
-            )
-            return leases_from(session, session.exec(query).all())
-
     def release_node(self, node: str) -> None:
         """Release all that is held on *node*, whose machine does not come back."""
         with self._database.transaction() as session:
@@ -371,94 +315,6 @@ class Leases(Repository):
                 note_end(session, run, _BEGUN_WITHOUT_ITS_HEAD, None)
                 run.attempt += 1  # they belong to this one, and end with it
             return True
-
-    def live(self, node: str | None = None) -> list[Lease]:
-        """Unreleased leases, expired ones too; of one node, or of all."""
-        with self._database.reading() as session:
-            if node is not None:  # each node asks this often: not for the rows of all nodes
-                return live_leases(session, [node])
-            return live_leases(session, [row.name for row in session.exec(of_the_site())])
-
-    def of_run(self, run_id: str) -> Lease | None:
-        """The run's own unreleased lease."""
-        with self._database.reading() as session:
-            row = live_lease(session, run_id)
-            return None if row is None else lease_from(session, row)
-
-    def untaken(self, run_id: str) -> list[Lease]:
-        """What a gang holds for ranks that have not begun yet, by rank."""
-        with self._database.reading() as session:
-            rows = [row for row in leases_of(session, run_id) if row.gang_rank > 0]
-            return leases_from(session, rows)
-
-    def expiries(self, run_ids: Sequence[str]) -> dict[str, datetime]:
-        """When the own live lease of each run expires; nothing of those that have none."""
-        with self._database.reading() as session:
-            query = select(LeaseRow.run_id, LeaseRow.expires_at).where(
-                col(LeaseRow.run_id).in_(run_ids),
-                LeaseRow.gang_rank == 0,
-                LIVE,
-            )
-            return dict(session.exec(query).all())
-
-    def every_of_run(self, run_id: str) -> list[Lease]:
-        """The run's leases, of all its attempts, released ones too; without released ports."""
-        with self._database.reading() as session:
-            query = select(LeaseRow).where(LeaseRow.run_id == run_id).order_by("lease_id")
-            return leases_from(session, session.exec(query).all())
-
-
-def _unstarted(node: str) -> SelectOfScalar[LeaseRow]:
-    on_node = LeaseRow.node == node, LIVE, col(LeaseRow.start_by).is_not(None)
-    return select(LeaseRow).where(*on_node).order_by("lease_id")
-
-
-def _ports(
-    session: Session,
-    run: RunRow,
-    demand: Demand,
-    nodes: Sequence[NodeRow],
-    *,
-    busy: Mapping[str, Iterable[int]],
-    ranges: Mapping[str, NumberRange],
-) -> dict[str, dict[int, int]] | Wait:
-    """By node, the ports that *run* gets there, see `leased_ports`; or why there are none.
-
-    A gang has a port more on each of *nodes*; so has a session, which serves it.
-    """
-    is_gang, own = len(nodes) > 1, ranges.get(run.team)
-    wanted = [port for port in demand.ports if port != ANY_PORT]
-    if is_gang or needs_free_port(run.job):
-        wanted.append(ANY_PORT)
-    ports: dict[str, dict[int, int]] = {}
-    for node in nodes if wanted else ():
-        there = node.ports or NodePorts()
-        leased = select(LeasePortRow.port).where(LeasePortRow.node == node.name)
-        found = leased_ports(
-            wanted,
-            own or there.free,
-            published=there.use is PortUse.PUBLISHED and not is_gang,
-            taken={*session.exec(leased), *busy[node.name]},
-            not_of=() if own else ranges.values(),
-        )
-        if found is None:
-            why = f"all ports {own or there.free} of node {node.name} are taken"
-            return Wait(Resource.PORTS, why)
-        ports[node.name] = found
-    return ports
-
-
-def _held_up(session: Session, run: RunRow) -> Wait | None:
-    """Why *run* may not start now, whatever room there is; None where it may."""
-    if run.state is not RunState.WAITING or leases_of(session, run.run_id):
-        return Wait(Resource.TURN, "it is claimed already, or its last attempt still ends")
-    if run.suspended_at is not None:
-        return Wait(Resource.TURN, "it is suspended: resume it on its page in Prefect")
-    for _, followed in following(session, col(RunRow.run_id) == run.run_id):
-        said = followed.says()
-        if said is not None:
-            return said if isinstance(said, Wait) else Wait(Resource.TURN, said.message)
-    return array_is_full(session, run)
 
 
 def _after(moment: datetime, seconds: float | None) -> datetime | None:

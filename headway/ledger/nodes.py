@@ -1,7 +1,7 @@
 """Nodes of the site, their readings, and what operators set."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -188,6 +188,11 @@ class SiteSettings(Repository):
                 note(session, Act(actor, "setting.change", name, told))
             session.merge(SettingRow(name=name, document=document, updated_at=now(session)))
             return True
+
+    def keep(self, name: str, document: Mapping[str, Any]) -> None:
+        """Keep what headway itself has learnt; nobody has changed anything."""
+        with self._database.transaction() as session:
+            session.merge(SettingRow(name=name, document=dict(document), updated_at=now(session)))
 
     def get(self, name: str) -> dict[str, Any] | None:
         """The document under *name*."""

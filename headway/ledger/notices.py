@@ -45,9 +45,8 @@ class Notices(Repository):
 
     def of_run(self, run_id: str) -> list[Notice]:
         """The notices of a run, oldest first."""
-        with self._database.reading() as session:
-            query = select(NoticeRow).where(NoticeRow.run_id == run_id).order_by("notice_id")
-            return [record(Notice, row) for row in session.exec(query)]
+        query = select(NoticeRow).where(NoticeRow.run_id == run_id).order_by("notice_id")
+        return self._records(Notice, query)
 
 
 def note_started(session: Session, run: RunRow) -> None:

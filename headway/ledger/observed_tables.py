@@ -143,11 +143,7 @@ class NoticeRow(SQLModel, table=True):
         one_of("kind", NoticeKind),
         CheckConstraint("(run_id IS NULL) <> (array_id IS NULL)", name="notice_of_one"),
         Index("notice_by_run", "run_id"),
-        Index(
-            "notice_untaken",
-            "notice_id",
-            postgresql_where=text("taken_at IS NULL"),
-        ),
+        Index("notice_untaken", "notice_id", postgresql_where=text("taken_at IS NULL")),
     )
     notice_id: int | None = Field(default=None, sa_type=ID, primary_key=True)
     run_id: str | None = Field(default=None, foreign_key="run.run_id", max_length=36)

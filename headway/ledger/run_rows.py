@@ -1,10 +1,10 @@
 """Rows of the run table: found, moved along a run's states, and read as records."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Table, any_, cast, column, func, update
+from sqlalchemy import ColumnElement, Table, cast, column, func, update
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlmodel import Session, SQLModel, col, select
 from sqlmodel.sql.expression import SelectOfScalar
@@ -12,6 +12,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from headway.errors import IllegalTransition, RunUnknown
 from headway.ledger.array_tables import ArrayRow
 from headway.ledger.codec import record
+from headway.ledger.columns import among
 from headway.ledger.records import RunRecord
 from headway.ledger.tables import RunRow
 from headway.model.run import TRANSITIONS, RunState
@@ -97,8 +98,7 @@ def write_many(
     """
     if not rows:
         return
-    ids = cast([row["run_id"] for row in rows], ARRAY(_RUNS.c.run_id.type))
-    named = select(RunRow.run_id).where(col(RunRow.run_id) == any_(ids))
+    named = select(RunRow.run_id).where(among(RunRow.run_id, (row["run_id"] for row in rows)))
     session.exec(named.order_by("run_id").with_for_update()).all()  # all lock in one order
     columns = [_RUNS.c[name] for name in rows[0]]
     values = (cast([row[c.name] for row in rows], ARRAY(c.type)) for c in columns)
@@ -124,16 +124,8 @@ def ask_for_least(row: RunRow) -> None:
 
 def runs_of(session: Session, run_ids: Sequence[str]) -> list[RunRecord]:
     """The records of *run_ids*, as many of them as there are."""
-    found = []
-    for page in pages(run_ids):
-        query = select(RunRow).where(col(RunRow.run_id).in_(page)).order_by("run_id")
-        found += [run_record(row) for row in session.exec(query)]
-    return found
-
-
-def pages(run_ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """*run_ids* by parts: PostgreSQL takes some 65,000 parameters at most."""
-    return (run_ids[start : start + 500] for start in range(0, len(run_ids), 500))
+    query = select(RunRow).where(among(RunRow.run_id, run_ids)).order_by("run_id")
+    return [run_record(row) for row in session.exec(query)] if run_ids else []
 
 
 def run_record(row: RunRow) -> RunRecord:

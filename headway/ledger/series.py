@@ -3,16 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from sqlalchemy import func
+from sqlalchemy import ColumnElement, func
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from headway.ledger.columns import now
+from headway.ledger.columns import among, now
 from headway.ledger.database import Repository
 from headway.ledger.fences import fenced, leased
 from headway.ledger.observed_tables import ProgressRow, TraceRow
-from headway.ledger.run_rows import pages
 from headway.ledger.tables import RunRow
 from headway.model.lease import Fence
 from headway.model.progress import ProgressPoint
@@ -50,33 +49,19 @@ class Progress(Repository):
     def latest_of(self, run_ids: Sequence[str]) -> dict[str, ProgressPoint]:
         """The same of each of these runs; nothing of those that have none."""
         with self._database.reading() as session:
-            return {
-                row.run_id: _point(row)
-                for page in pages(run_ids)
-                for row in session.exec(_newest_of(page))
-            }
+            return {row.run_id: _point(row) for row in session.exec(_newest_of(run_ids))}
 
     def series(self, run_id: str, attempt: int) -> list[ProgressPoint]:
         """All points of an attempt, in order."""
         with self._database.reading() as session:
-            query = (
-                select(ProgressRow)
-                .where(ProgressRow.run_id == run_id, ProgressRow.attempt == attempt)
-                .order_by("number")
-            )
-            return [_point(row) for row in session.exec(query)]
+            return _points(session, run_id, attempt)
 
     def newest(self, run_id: str, attempt: int, most: int) -> list[ProgressPoint]:
         """The first point of an attempt and its *most* newest ones, in order."""
         with self._database.reading() as session:
             newest, number = _newest_number(session, run_id, attempt), col(ProgressRow.number)
-            query = (
-                select(ProgressRow)
-                .where(ProgressRow.run_id == run_id, ProgressRow.attempt == attempt)
-                .where((number == 0) | (number > (newest or 0) - most))
-                .order_by("number")
-            )
-            return [_point(row) for row in session.exec(query)]
+            some = (number == 0) | (number > (newest or 0) - most)
+            return _points(session, run_id, attempt, some)
 
     def thinned(self, run_id: str, attempt: int, most: int) -> list[ProgressPoint]:
         """At most *most* points of an attempt, evenly over all of it, and the last one."""
@@ -86,13 +71,16 @@ class Progress(Repository):
                 return []
             every = -(-(newest + 1) // most)
             number = col(ProgressRow.number)
-            query = (
-                select(ProgressRow)
-                .where(ProgressRow.run_id == run_id, ProgressRow.attempt == attempt)
-                .where((number % every == 0) | (number == newest))
-                .order_by("number")
-            )
-            return [_point(row) for row in session.exec(query)]
+            some = (number % every == 0) | (number == newest)
+            return _points(session, run_id, attempt, some)
+
+
+def _points(
+    session: Session, run_id: str, attempt: int, *which: ColumnElement[bool]
+) -> list[ProgressPoint]:
+    own = ProgressRow.run_id == run_id, ProgressRow.attempt == attempt
+    query = select(ProgressRow).where(*own, *which).order_by("number")
+    return [_point(row) for row in session.exec(query)]
 
 
 def _newest_of(run_ids: Sequence[str]) -> SelectOfScalar[ProgressRow]:
@@ -104,7 +92,7 @@ def _newest_of(run_ids: Sequence[str]) -> SelectOfScalar[ProgressRow]:
     same = other.run_id == RunRow.run_id, other.attempt == attempt
     number = select(func.max(other.number)).where(*same).correlate(RunRow).scalar_subquery()
     return select(ProgressRow).where(
-        col(RunRow.run_id).in_(run_ids),
+        among(RunRow.run_id, run_ids),
         ProgressRow.run_id == RunRow.run_id,
         ProgressRow.attempt == attempt,
         ProgressRow.number == number,

@@ -73,7 +73,7 @@ class Staged(Repository):
                 .where(col(NodeRow.heartbeat_at) >= heard)
                 .order_by("node", "key")
             )
-            return [HeldSet(row.node, row.key, row.sha256) for row in session.exec(query)]
+            return [record(HeldSet, row) for row in session.exec(query)]
 
     def note(self, fence: Fence, staging: Staging) -> None:
         """Keep how a data set came to the node; what was kept of it first counts.
@@ -98,10 +98,8 @@ class Staged(Repository):
 
     def of_run(self, run_id: str) -> Sequence[Staging]:
         """How its data sets came to the nodes of its attempts, in order."""
-        with self._database.reading() as session:
-            rows = select(StagingRow).where(StagingRow.run_id == run_id)
-            ordered = rows.order_by(col(StagingRow.attempt), col(StagingRow.name))
-            return [record(Staging, row) for row in session.exec(ordered)]
+        rows = select(StagingRow).where(StagingRow.run_id == run_id)
+        return self._records(Staging, rows.order_by("attempt", "name"))
 
     def uses(self) -> Mapping[str, CacheUse]:
         """By node, what its cache has and how often it has spared a copy."""

@@ -2,7 +2,6 @@
 
 from sqlmodel import select
 
-from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.fences import stepping
@@ -46,6 +45,5 @@ class Steps(Repository):
 
     def of_run(self, run_id: str) -> list[Step]:
         """Every step of every attempt, in order of their start."""
-        with self._database.reading() as session:
-            query = select(StepRow).where(StepRow.run_id == run_id).order_by("started_at")
-            return [record(Step, row) for row in session.exec(query)]
+        query = select(StepRow).where(StepRow.run_id == run_id).order_by("started_at")
+        return self._records(Step, query)

@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement, func
 from sqlalchemy.orm import aliased
 from sqlmodel import col, select
 
-from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.records import RunRecord
@@ -52,9 +51,8 @@ class Stored(Repository):
 
     def of_run(self, run_id: str) -> list[StoredPart]:
         """Every part that was brought there, also those that are there no more; oldest first."""
-        with self._database.reading() as session:
-            query = select(StoredRow).where(StoredRow.run_id == run_id).order_by("attempt")
-            return [record(StoredPart, row) for row in session.exec(query)]
+        query = select(StoredRow).where(StoredRow.run_id == run_id).order_by("attempt")
+        return self._records(StoredPart, query)
 
     def missing(self, node: str, limit: int) -> list[tuple[RunRecord, int]]:
         """Ended runs of which *node* has a part that is not in the store, oldest first.

@@ -7,13 +7,7 @@ number and every enumeration has a CHECK constraint.
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Index,
-    UniqueConstraint,
-    text,
-)
+from sqlalchemy import BigInteger, CheckConstraint, Index, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from headway.ledger.columns import (
@@ -205,18 +199,8 @@ class LeaseRow(SQLModel, table=True):
         at_least("attempt", 1, "lease_attempt_at_least_1"),
         at_least("gang_rank", 0, "lease_rank_not_negative"),
         at_least("disk_bytes", 0, "lease_disk_not_negative"),
-        Index(
-            "one_live_lease_per_rank",
-            "run_id",
-            "gang_rank",
-            unique=True,
-            **_LIVE,
-        ),
-        Index(
-            "live_leases_of_node",
-            "node",
-            **_LIVE,
-        ),
+        Index("one_live_lease_per_rank", "run_id", "gang_rank", unique=True, **_LIVE),
+        Index("live_leases_of_node", "node", **_LIVE),
     )
     lease_id: int | None = Field(default=None, sa_type=ID, primary_key=True)
     run_id: str = Field(max_length=36, foreign_key="run.run_id")

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 
-from sqlalchemy import Text, cast, delete, func, insert
+from sqlalchemy import ColumnElement, Text, cast, delete, func, insert
 from sqlmodel import col, select
 
 from headway.ledger.codec import record
@@ -51,30 +51,20 @@ class Telemetry(Repository):
         self, node: str, *, gpu: str = "", period_s: int = 1, last_s: float = 3600.0
     ) -> list[TelemetryPoint]:
         """Points of the host or of one GPU over the last *last_s* seconds, oldest first."""
-        with self._database.reading() as session:
-            query = (
-                select(TelemetryRow)
-                .where(
-                    TelemetryRow.node == node,
-                    TelemetryRow.gpu == gpu,
-                    TelemetryRow.period_s == period_s,
-                    col(TelemetryRow.at) >= now(session) - timedelta(seconds=last_s),
-                )
-                .order_by("at")
-            )
-            return [record(TelemetryPoint, row) for row in session.exec(query)]
+        own = col(TelemetryRow.node) == node, col(TelemetryRow.gpu) == gpu
+        return self._points(period_s, last_s, *own).get(node, [])
 
     def recent(self, *, period_s: int, last_s: float) -> dict[str, list[TelemetryPoint]]:
         """By node, the points of the host and of all GPUs over *last_s* seconds, oldest first."""
+        return self._points(period_s, last_s)
+
+    def _points(
+        self, period_s: int, last_s: float, *which: ColumnElement[bool]
+    ) -> dict[str, list[TelemetryPoint]]:
         with self._database.reading() as session:
-            query = (
-                select(TelemetryRow)
-                .where(
-                    TelemetryRow.period_s == period_s,
-                    col(TelemetryRow.at) >= now(session) - timedelta(seconds=last_s),
-                )
-                .order_by("at")
-            )
+            since = now(session) - timedelta(seconds=last_s)
+            lately = col(TelemetryRow.period_s) == period_s, col(TelemetryRow.at) >= since
+            query = select(TelemetryRow).where(*lately, *which).order_by("at")
             found: dict[str, list[TelemetryPoint]] = {}
             for row in session.exec(query):
                 found.setdefault(row.node, []).append(record(TelemetryPoint, row))

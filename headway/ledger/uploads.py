@@ -4,16 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy.orm import defer
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, func, select
 
-from headway.ledger.array_tables import ArrayRow
+from headway.ledger.array_rows import jobs_to_come
 from headway.ledger.codec import record
 from headway.ledger.columns import insert_new, now
 from headway.ledger.database import Repository
-from headway.ledger.tables import RunRow
 from headway.ledger.upload_table import UploadRow
 from headway.model.address import upload_name
-from headway.model.run import RunState
 from headway.model.sent_files import chunks_named
 from headway.model.upload import Upload, UploadManifest
 
@@ -59,14 +57,8 @@ class Uploads(Repository):
 
     def all(self, team: str = "") -> list[Upload]:
         """Those of a team, or of all where it is empty, by name."""
-        with self._database.reading() as session:
-            rows = (
-                select(UploadRow)
-                .options(_UNREAD)
-                .order_by(col(UploadRow.team), col(UploadRow.name))
-            )
-            mine = rows.where(UploadRow.team == team) if team else rows
-            return [record(Upload, row) for row in session.exec(mine)]
+        rows = select(UploadRow).options(_UNREAD).order_by("team", "name")
+        return self._records(Upload, rows.where(UploadRow.team == team) if team else rows)
 
     def use(self, team: str, name: str) -> bool:
         """A run of *team* is about to be handed in with it; False where it has no such one."""
@@ -114,15 +106,7 @@ def _named(session: Session, team: str) -> set[str]:
 
 
 def _needed_by(session: Session, team: str, name: str) -> list[str]:
-    runs = select(RunRow.name, RunRow.job).where(
-        RunRow.team == team, RunRow.state != RunState.ENDED
-    )
-    arrays = select(ArrayRow.name, ArrayRow.job).where(
-        ArrayRow.team == team,
-        col(ArrayRow.cancelled_at).is_(None),
-        col(ArrayRow.created) < col(ArrayRow.size),
-    )
-    jobs = [*session.exec(runs), *session.exec(arrays)]
+    jobs = jobs_to_come(session, team)
     return sorted({called for called, job in jobs if name in _uploads_of(job)})
 
 

@@ -1,20 +1,17 @@
 """What was held of the site in a span of time: leases with their runs, attempts and GPUs."""
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import and_, or_
-from sqlmodel import Session, col, select
+from sqlmodel import col, select
 
 from headway.ledger.database import Repository
+from headway.ledger.lease_rows import gpus_of, number
 from headway.ledger.nodes import node_record
-from headway.ledger.tables import AttemptRow, LeaseGpuRow, LeaseRow, NodeRow, RunRow
+from headway.ledger.tables import AttemptRow, LeaseRow, NodeRow, RunRow
 from headway.model.lease import GpuGrant
 from headway.model.node import Node
 from headway.model.usage import Holding
-
-_PAGE = 500
-"""PostgreSQL takes some 65,000 parameters at most."""
 
 
 class Holdings(Repository):
@@ -41,23 +38,13 @@ class Holdings(Repository):
         )
         with self._database.reading() as session:
             rows = session.exec(query).all()
-            gpus = _gpus(session, [row[0].lease_id or 0 for row in rows])
-            return [_holding(*row, gpus.get(row[0].lease_id or 0, ())) for row in rows]
+            gpus = gpus_of(session, [number(row[0]) for row in rows])
+            return [_holding(*row, tuple(gpus.get(number(row[0]), ()))) for row in rows]
 
     def nodes(self) -> dict[str, Node]:
         """Every node that there ever was, by name: also one that was removed has its prices."""
         with self._database.reading() as session:
             return {row.name: node_record(row).node for row in session.exec(select(NodeRow))}
-
-
-def _gpus(session: Session, lease_ids: Sequence[int]) -> dict[int, tuple[GpuGrant, ...]]:
-    found: dict[int, tuple[GpuGrant, ...]] = {}
-    for start in range(0, len(lease_ids), _PAGE):
-        page = lease_ids[start : start + _PAGE]
-        for row in session.exec(select(LeaseGpuRow).where(col(LeaseGpuRow.lease_id).in_(page))):
-            grant = GpuGrant(row.uuid, row.memory_bytes, row.sharing, row.utilisation_frac)
-            found[row.lease_id] = (*found.get(row.lease_id, ()), grant)
-    return found
 
 
 def _holding(

@@ -4,7 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from headway.estimate.starts import StartCalibration, calibration_of, played_of
+from headway.estimate.starts import (
+    CALIBRATION,
+    PLAYED,
+    StartCalibration,
+    calibration_of,
+    played_of,
+)
 from headway.estimate.usual import LOOKED_AT, Kind, Lasted, Usual, kind_of
 from headway.ledger import Ledger
 from headway.ledger.pools import PoolSnapshot
@@ -122,8 +128,8 @@ def read_known(
         said,
         usual_of(ended, seen.holders, said, shared=settings.share_past_runs),
         ended,
-        calibration_of(ledger.starts.calibration()),
-        played_of(ledger.starts.played(pool)),
+        calibration_of(ledger.settings.get(CALIBRATION)),
+        played_of(ledger.settings.get(PLAYED.format(pool))),
     )
 
 

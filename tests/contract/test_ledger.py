@@ -1061,18 +1061,3 @@ def test_what_was_said_of_a_start_meets_the_start_that_came(ledger: Ledger) -> N
     # Who was cancelled never starts: it teaches nothing.
     ledger.runs.finish(Fence("b", 1), Exit(ExitKind.CANCELLED, None, "no"), Measurement())
     assert ledger.starts.newest(10) == told
-
-
-def test_how_long_runs_wait_is_kept_for_each_pool(ledger: Ledger) -> None:
-    assert ledger.starts.played("gpu") is None
-    for waits in ({"a": [1.0, 2.0, 3.0]}, {}):
-        ledger.starts.keep_played("gpu", {"at": NOON.isoformat(), "waits": waits})
-        assert ledger.starts.played("gpu") == {"at": NOON.isoformat(), "waits": waits}
-    assert ledger.starts.played("cpu") is None
-
-
-def test_what_was_learnt_of_starts_is_kept(ledger: Ledger) -> None:
-    assert ledger.starts.calibration() is None
-    for document in ({"ratios": [0.5, 2.0]}, {"ratios": [1.0, 1.0]}):
-        ledger.starts.keep_calibration(document)
-        assert ledger.starts.calibration() == document

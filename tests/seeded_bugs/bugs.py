@@ -122,7 +122,7 @@ BUGS = (
     ),
     Bug(
         "a run whose last lease is live gets another one",
-        "headway/ledger/leases.py",
+        "headway/ledger/admitting.py",
         "if run.state is not RunState.WAITING or leases_of(session, run.run_id):",
         "if run.state is not RunState.WAITING:",
         (f"{_LEDGER}test_a_requeued_run_is_not_admitted_before_its_last_attempt_is_cleaned_up",),
@@ -153,9 +153,9 @@ BUGS = (
     ),
     Bug(
         "the deadline of a claim is ignored",
-        "headway/ledger/leases.py",
-        "late = _unstarted(node).where(col(LeaseRow.start_by) < db_now())",
-        "late = _unstarted(node).where(col(LeaseRow.start_by).is_(None))",
+        "headway/ledger/lease_reads.py",
+        "_unstarted(node).where(col(LeaseRow.start_by) < db_now())",
+        "_unstarted(node).where(col(LeaseRow.start_by).is_(None))",
         (f"{_LEDGER}test_a_claim_has_a_deadline_until_a_flow_takes_it_up",),
     ),
     Bug(

@@ -3,13 +3,7 @@
 from alembic import context
 from sqlmodel import SQLModel
 
-from headway.ledger import (  # noqa: F401 - fill the metadata
-    access_tables,
-    array_tables,
-    code_tables,
-    observed_tables,
-    tables,
-)
+import headway.ledger  # noqa: F401 - fills the metadata
 
 connection = context.config.attributes["connection"]
 context.configure(

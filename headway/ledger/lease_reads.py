@@ -1,0 +1,105 @@
+"""What is read of leases: those of a node, of a run, and those that somebody has to see to."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import exists, func, or_
+from sqlalchemy.orm import aliased
+from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from headway.ledger.columns import among, db_now, from_now
+from headway.ledger.database import Repository
+from headway.ledger.lease_rows import LIVE, lease_from, leases_from, live_lease, live_leases
+from headway.ledger.nodes import of_the_site
+from headway.ledger.tables import LeaseRow, RunRow
+from headway.model.lease import Lease
+from headway.model.run import GRANTED
+
+
+class LeaseReads(Repository):
+    """Reads of the lease tables."""
+
+    def live(self, node: str | None = None) -> list[Lease]:
+        """Unreleased leases, expired ones too; of one node, or of all."""
+        with self._database.reading() as session:
+            if node is not None:  # each node asks this often: not for the rows of all nodes
+                return live_leases(session, [node])
+            return live_leases(session, [row.name for row in session.exec(of_the_site())])
+
+    def of_run(self, run_id: str) -> Lease | None:
+        """The run's own unreleased lease."""
+        with self._database.reading() as session:
+            row = live_lease(session, run_id)
+            return None if row is None else lease_from(session, row)
+
+    def untaken(self, run_id: str) -> list[Lease]:
+        """What a gang holds for ranks that have not begun yet, by rank."""
+        held = LeaseRow.run_id == run_id, LIVE, LeaseRow.gang_rank > 0
+        return self._leases(select(LeaseRow).where(*held).order_by("gang_rank"))
+
+    def expiries(self, run_ids: Sequence[str]) -> dict[str, datetime]:
+        """When the own live lease of each run expires; nothing of those that have none."""
+        own = among(LeaseRow.run_id, run_ids), LeaseRow.gang_rank == 0, LIVE
+        with self._database.reading() as session:
+            return dict(
+                session.exec(select(LeaseRow.run_id, LeaseRow.expires_at).where(*own)).all()
+            )
+
+    def every_of_run(self, run_id: str) -> list[Lease]:
+        """The run's leases, of all its attempts, released ones too; without released ports."""
+        query = select(LeaseRow).where(LeaseRow.run_id == run_id)
+        return self._leases(query.order_by("lease_id"))
+
+    def unstarted(self, node: str) -> list[Lease]:
+        """Claims on *node* that no flow process has taken up yet, oldest first."""
+        return self._leases(_unstarted(node))
+
+    def untaken_claims(self, nodes: Collection[str]) -> dict[str, int]:
+        """How many of them there are, by node."""
+        with self._database.reading() as session:
+            waits = col(LeaseRow.node).in_(nodes), LIVE, col(LeaseRow.start_by).is_not(None)
+            counted = select(LeaseRow.node, func.count()).where(*waits).group_by(LeaseRow.node)
+            return dict(session.exec(counted).all())
+
+    def overdue(self, node: str) -> list[Lease]:
+        """Those claims on *node* whose deadline has passed by the database's clock."""
+        return self._leases(_unstarted(node).where(col(LeaseRow.start_by) < db_now()))
+
+    def lost_heads(self, pool: str, margin_s: float) -> list[Lease]:
+        """Leases of runs of *pool* that lead a gang and are lost.
+
+        They expired *margin_s* ago: by then the guard there has ended what it could not renew.
+        """
+        part, held = aliased(RunRow), aliased(LeaseRow)
+        begun = exists().where(
+            col(part.gang_id) == RunRow.run_id, col(part.attempt) == RunRow.attempt
+        )
+        waits = exists().where(
+            col(held.run_id) == RunRow.run_id,
+            col(held.attempt) == RunRow.attempt,
+            col(held.gang_rank) > 0,
+        )
+        query = (
+            select(LeaseRow)
+            .join(RunRow, col(RunRow.run_id) == col(LeaseRow.run_id))
+            .where(
+                LIVE,
+                LeaseRow.gang_rank == 0,
+                RunRow.pool == pool,
+                col(LeaseRow.expires_at) < from_now(-timedelta(seconds=margin_s)),
+                col(RunRow.state).in_(GRANTED),
+                col(RunRow.attempt) == col(LeaseRow.attempt),
+                or_(begun, waits),
+            )
+        )
+        return self._leases(query.order_by("lease_id"))
+
+    def _leases(self, query: SelectOfScalar[LeaseRow]) -> list[Lease]:
+        with self._database.reading() as session:
+            return leases_from(session, session.exec(query).all())
+
+
+def _unstarted(node: str) -> SelectOfScalar[LeaseRow]:
+    on_node = LeaseRow.node == node, LIVE, col(LeaseRow.start_by).is_not(None)
+    return select(LeaseRow).where(*on_node).order_by("lease_id")
