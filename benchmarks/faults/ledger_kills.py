@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT))
 from headway.ledger import Ledger  # noqa: E402 - from the project's root
 from tests.support import ledger_faults as faults  # noqa: E402
 from tests.support import postgresql  # noqa: E402
+from tests.support.on_ledger import enqueue  # noqa: E402
 
 AT_ONCE = 5
 
@@ -68,7 +69,7 @@ def show(url: str, asked: argparse.Namespace) -> int:
 
 def _new(ledger: Ledger, number: int) -> str:
     run_id = f"run-{number}"
-    faults.enqueue(ledger, run_id)
+    enqueue(ledger, run_id)
     return run_id
 
 

@@ -11,6 +11,7 @@ from headway.model.array import Array
 from headway.site import Site
 from tests.support.api import MEMBER, bearer, serving, site_in
 from tests.support.lived_in import ENDED, NODE, RUNNING, begin, populate
+from tests.support.on_ledger import enqueue
 
 pytestmark = pytest.mark.browser
 
@@ -33,10 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     populate(site.ledger)
     job = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
     for run_id, name, team in (("w3", HOSTILE, "t"), ("w4", "canary", "others")):
-        site.ledger.runs.enqueue(
-            run_id, job, name=name, owner="me", team=team, pool="gpu", priority=0,
-            submitted_at=site.ledger.now(),
-        )  # fmt: skip
+        enqueue(site.ledger, run_id, job, name=name, team=team, submitted_at=site.ledger.now())
     sweep(site)
     yield site
     site.ledger.close()

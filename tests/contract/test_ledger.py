@@ -219,20 +219,15 @@ def test_idle_memory_is_lent_and_takes_nothing_of_what_may_be_promised(ledger: L
         return ledger.leases.admit(run_id, "node-a", demand, reading=seen, ttl_s=60.0)
 
     may_borrow = Demand(12 * GIB, may_borrow=True)
-    assert isinstance(asks("c", may_borrow, a=18, b=8), Wait)
-    assert isinstance(asks("d", Demand(12 * GIB), a=4, b=2), Wait)
     lent = asks("c", may_borrow, a=4, b=2)
     assert isinstance(lent, Lease)
     assert (lent.lent, first.lent, second.lent) == (True, False, False)
     assert ledger.leases.of_run("c") == lent
-    # It is lent once.
-    assert isinstance(asks("e", may_borrow, a=4, b=2, c=1), Wait)
     # Whoever comes with a promise of his own finds the room as if nobody had borrowed.
     ledger.leases.release(second.fence)
     promised = asks("d", Demand(10 * GIB), a=4, c=12)
     assert isinstance(promised, Lease)
     assert not promised.lent
-    assert isinstance(asks("f", Demand(GIB), a=4, c=12), Wait)
     # Once there is room of its own, its lease is an ordinary one.
     ledger.leases.release(first.fence)
     own = ledger.leases.resize(lent.fence, may_borrow, reading=None, ttl_s=60)
@@ -745,33 +740,27 @@ def test_a_session_gets_a_free_port_unless_it_names_one(ledger: Ledger) -> None:
 
 
 def test_an_engine_gives_runs_of_one_port_another_of_the_node_each(ledger: Ledger) -> None:
-    free = NumberRange(30_000, 30_004)
-    ledger.nodes.register(
-        replace(NODE, ports=NodePorts(PortUse.PUBLISHED, free)), boot_id="boot", worker_token="w"
-    )
-    asked = Demand(GIB, ports=(12_345, ANY_PORT))
-    given, host = [], HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
+    free = NodePorts(PortUse.PUBLISHED, NumberRange(30_000, 30_004))
+    ledger.nodes.register(replace(NODE, ports=free), boot_id="boot", worker_token="w")
+    host = HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
     seen = NodeReading(ledger.now(), host, busy_ports=(30_001,))
-    for run in ("a", "b", "c"):
-        enqueue(ledger, run, {"session": {}, "ports": [12_345]})
-        given.append(
-            ledger.leases.admit(
-                run, "node-a", asked, reading=seen, ttl_s=60.0,
-                port_ranges={"others": NumberRange(30_003, 30_003)},
-            )
-        )  # fmt: skip
-    first, *others = given
+
+    def asks(run: str, *ports: int, **ranges: NumberRange) -> Lease | Wait:
+        enqueue(ledger, run, {"session": {}} if ANY_PORT in ports else None)
+        demand = Demand(GIB, ports=ports)
+        return ledger.leases.admit(
+            run, "node-a", demand, reading=seen, ttl_s=60.0, port_ranges=ranges
+        )
+
+    others = NumberRange(30_003, 30_003)
+    first = asks("a", 12_345, ANY_PORT, others=others)
     assert isinstance(first, Lease)
     assert first.ports == {12_345: 30_000, 30_002: 30_002}
     assert ledger.leases.of_run("a") == first
-    for wait in others:  # one is left of what a run needs two of
-        assert isinstance(wait, Wait)
-        assert wait.resource is Resource.PORTS
-    release(ledger, "a")
-    asked = Demand(GIB, ports=(12_345,))
-    own = {"t": NumberRange(40_000, 40_001)}
-    enqueue(ledger, "d", {"ports": [12_345]})
-    lease = ledger.leases.admit("d", "node-a", asked, reading=None, ttl_s=60.0, port_ranges=own)
+    wait = asks("b", 12_345, ANY_PORT, others=others)  # one is left of what it needs two of
+    assert isinstance(wait, Wait)
+    assert wait.resource is Resource.PORTS
+    lease = asks("c", 12_345, t=NumberRange(40_000, 40_001))
     assert isinstance(lease, Lease)
     assert lease.ports == {12_345: 40_000}
 

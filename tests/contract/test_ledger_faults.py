@@ -1,6 +1,6 @@
 """Faults of the database and of whoever writes to it: nothing is lost, nothing granted twice."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -12,12 +12,13 @@ from sqlalchemy.exc import DBAPIError
 
 from headway.errors import LedgerUnreachable, SchemaMismatch
 from headway.ledger import Ledger, database
-from headway.model.lease import Lease, Wait
+from headway.model.lease import Wait
 from headway.model.run import Measurement, RunState
 from tests.support import ledger_faults as faults
 from tests.support import lost_answers
 from tests.support import postgresql as postgresql_support
 from tests.support.fence import fence_of, release
+from tests.support.on_ledger import enqueue, granted
 from tests.support.small_disk import filled, small_disk
 
 KILLS = 15
@@ -32,7 +33,7 @@ def ledger(ledger: Ledger) -> Ledger:
 def test_whoever_writes_may_be_killed_at_any_moment(ledger: Ledger) -> None:
     runs = [f"run-{number}" for number in range(3)]
     for run_id in runs:
-        faults.enqueue(ledger, run_id)
+        enqueue(ledger, run_id)
     for number in range(KILLS):
         faults.killed_once(ledger, runs, number)
         assert faults.broken(ledger, runs) == []
@@ -42,7 +43,7 @@ def test_whoever_writes_may_be_killed_at_any_moment(ledger: Ledger) -> None:
 def test_a_claim_killed_at_any_moment_is_whole_or_not_there(ledger: Ledger) -> None:
     for moment in range(10, 41):  # before it only reads, behind it is done
         run_id = f"run-{moment}"
-        faults.enqueue(ledger, run_id)
+        enqueue(ledger, run_id)
         chance, run = Random(moment), ledger.runs.get(run_id)
         faults.killed_while(ledger, moment, lambda: faults.next_step(ledger, run, chance))  # noqa: B023
         assert faults.broken(ledger, [run_id]) == []
@@ -57,9 +58,9 @@ def test_a_submission_killed_before_its_commit_is_handed_in_again_once(
     ledger.close()
     for moment in range(1, 8):
         run_id = f"run-{moment}"
-        faults.killed_at(ledger_url, moment, lambda own, name=run_id: faults.enqueue(own, name))
-        faults.enqueue(ledger, run_id)
-        faults.enqueue(ledger, run_id)
+        faults.killed_at(ledger_url, moment, lambda own, name=run_id: enqueue(own, name))
+        enqueue(ledger, run_id)
+        enqueue(ledger, run_id)
         assert [run.run_id for run in ledger.runs.waiting("gpu")].count(run_id) == 1
 
 
@@ -89,15 +90,16 @@ def test_a_device_without_room_loses_nothing_that_was_acknowledged(
     acknowledged: list[str] = []
     ledger = Ledger.open(url)
     faults.prepare(ledger)
-    faults.enqueue(ledger, "held")
-    lease = ledger.leases.admit("held", faults.NODES[0], faults.DEMAND, reading=None, ttl_s=900.0)
-    assert isinstance(lease, Lease)
+    enqueue(ledger, "held")
+    lease = granted(ledger, "held", faults.DEMAND, node=faults.NODES[0])
     with filled(disk):
-        with pytest.raises(LedgerUnreachable, match=r"(?i)full|space"):
-            _enqueue_many(ledger, 500, acknowledged.append)
+        with pytest.raises(LedgerUnreachable, match=r"(?i)full|space"):  # noqa: PT012 - one of them
+            for number in range(500):
+                enqueue(ledger, f"run-{number}")
+                acknowledged.append(f"run-{number}")
         assert ledger.leases.of_run("held") == lease, "what is there can still be read"
     assert {run.run_id for run in ledger.runs.waiting("gpu")} == set(acknowledged)
-    faults.enqueue(ledger, "afterwards")
+    enqueue(ledger, "afterwards")
     ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=900.0)
     assert faults.broken(ledger, [*acknowledged, "held", "afterwards"]) == []
     ledger.close()
@@ -108,9 +110,8 @@ def test_connections_that_the_server_ends_are_made_anew(postgresql: str) -> None
     url = postgresql_support.new_database(postgresql)
     ledger = Ledger.open(url)
     faults.prepare(ledger)
-    faults.enqueue(ledger, "run")
-    lease = ledger.leases.admit("run", faults.NODES[0], faults.DEMAND, reading=None, ttl_s=900.0)
-    assert isinstance(lease, Lease)
+    enqueue(ledger, "run")
+    lease = granted(ledger, "run", faults.DEMAND, node=faults.NODES[0])
     with psycopg.connect(url, autocommit=True) as other:
         other.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -132,11 +133,10 @@ def test_who_freezes_in_a_transaction_holds_up_nobody_for_long(
     monkeypatch.setattr(database, "_FROZEN_MS", 1000)
     ledger = Ledger.open(ledger_url)
     faults.prepare(ledger)
-    faults.enqueue(ledger, "run")
+    enqueue(ledger, "run")
     frozen = ledger._database.engine.connect()
     frozen.execute(text("SELECT * FROM run FOR UPDATE"))  # and then nothing
-    lease = ledger.leases.admit("run", faults.NODES[0], faults.DEMAND, reading=None, ttl_s=900.0)
-    assert isinstance(lease, Lease)
+    granted(ledger, "run", faults.DEMAND, node=faults.NODES[0])
     with pytest.raises(DBAPIError, match="idle-in-transaction"):
         frozen.execute(text("SELECT 1"))
     frozen.close()
@@ -155,9 +155,9 @@ def test_where_no_connection_is_left_the_caller_is_told_and_may_ask_again() -> N
         with pytest.raises(psycopg.OperationalError):
             _connect_often(url, stack)
         with pytest.raises(LedgerUnreachable):
-            faults.enqueue(ledger, "run")
+            enqueue(ledger, "run")
         stack.pop_all().close()
-        faults.enqueue(ledger, "run")
+        enqueue(ledger, "run")
         assert ledger.runs.get("run").state is RunState.WAITING
         ledger.close()
 
@@ -176,7 +176,7 @@ def test_an_upgrade_killed_at_any_statement_is_done_by_the_next(empty_database_u
         faults.killed_at(empty_database_url, moment, lambda _: None, migrate=True)
     ledger = Ledger.open(empty_database_url)
     faults.prepare(ledger)
-    faults.enqueue(ledger, "run")
+    enqueue(ledger, "run")
     assert ledger.runs.get("run").state is RunState.WAITING
     ledger.close()
 
@@ -187,7 +187,7 @@ def test_an_upgrade_killed_at_any_statement_keeps_live_leases(
     """One run is under way, one is claimed, one waits, one has ended; the tables are of 0006."""
     leases = {}
     for run_id in ("running", "claimed", "ended"):
-        faults.enqueue(ledger, run_id)
+        enqueue(ledger, run_id)
         leases[run_id] = ledger.leases.admit(
             run_id, faults.NODES[run_id == "ended"], faults.DEMAND, reading=None, ttl_s=900.0
         )
@@ -197,7 +197,7 @@ def test_an_upgrade_killed_at_any_statement_keeps_live_leases(
         ledger.runs.begin(fence, container="c", runtime="process", ttl_s=900.0)
     ledger.runs.finish(fence_of(ledger, "ended"), faults.OK, Measurement())
     release(ledger, "ended")
-    faults.enqueue(ledger, "waiting")
+    enqueue(ledger, "waiting")
     ids = [*leases, "waiting"]
     runs, live = ledger.runs.of(ids), ledger.leases.live()
     ledger.close()
@@ -221,12 +221,6 @@ def test_an_upgrade_killed_at_any_statement_keeps_live_leases(
     after.runs.finish(fence_of(after, "running"), faults.OK, Measurement())
     assert faults.broken(after, ids) == []
     after.close()
-
-
-def _enqueue_many(ledger: Ledger, runs: int, done: Callable[[str], None]) -> None:
-    for number in range(runs):
-        faults.enqueue(ledger, f"run-{number}")
-        done(f"run-{number}")
 
 
 def _connect_often(url: str, stack: ExitStack) -> None:

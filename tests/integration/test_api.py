@@ -26,6 +26,7 @@ from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.fence import fence_of
+from tests.support.on_ledger import enqueue
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
 
@@ -38,10 +39,7 @@ def site(ledger_url: str, tmp_path: Path) -> Iterator[Site]:
     )
     node = Node("node-a", "gpu", Capacity(8.0, 64 * GIB))
     made.ledger.nodes.register(node, boot_id="boot", worker_token="worker")
-    made.ledger.runs.enqueue(
-        "r1", JOB, name="happy-otter", owner="me", team="t", pool="gpu", priority=0,
-        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
+    enqueue(made.ledger, "r1", JOB, name="happy-otter")
     made.ledger.progress.append(
         fence_of(made.ledger, "r1"), [ProgressPoint(2.0, 5, None, 10, {"loss": 0.5})], first=0
     )

@@ -4,7 +4,6 @@ import gzip
 import json
 import socket
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
@@ -15,6 +14,7 @@ from sqlmodel import SQLModel
 from headway.model.access import token_digest
 from headway.site import Site
 from tests.support.api import MEMBER, bearer, serving, site_in
+from tests.support.on_ledger import enqueue
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
 SQL = (
@@ -27,10 +27,7 @@ SQL = (
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("attacks")
     made = site_in(folder)
-    made.ledger.runs.enqueue(
-        "r1", JOB, name="canary", owner="eve", team="speech", pool="gpu", priority=0,
-        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
+    enqueue(made.ledger, "r1", JOB, name="canary", owner="eve", team="speech")
     yield made
     made.ledger.close()
 

@@ -4,7 +4,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import ClassVar
 from urllib.parse import urlsplit
 
@@ -19,6 +18,7 @@ from headway.node.protocols import BoundedHttp
 from headway.prefect.client import PrefectServer
 from headway.site import Site
 from tests.support.api import MEMBER, bearer, serving, site_in
+from tests.support.on_ledger import enqueue
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
 THEIRS, NEVER = (f"00000000-0000-4000-8000-00000000000{number}" for number in (1, 2))
@@ -29,10 +29,7 @@ CLOSE = "Connection: close\r\n"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     made = site_in(tmp_path_factory.mktemp("http"))
-    made.ledger.runs.enqueue(
-        THEIRS, JOB, name="canary", owner="eve", team="speech", pool="gpu", priority=0,
-        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
+    enqueue(made.ledger, THEIRS, JOB, name="canary", owner="eve", team="speech")
     yield made
     made.ledger.close()
 

@@ -1,7 +1,6 @@
 """The client against the gateway's own application: what it sends, and what errors become."""
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -22,6 +21,7 @@ from headway.site import Site
 from headway.testing.clock import FakeClock
 from headway.units import GIB
 from tests.support.api import MEMBER, serving, site_in
+from tests.support.on_ledger import enqueue
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
 MEBIBYTE = bytes(1 << 20)
@@ -34,10 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     made = site_in(folder)
     node = Node("node-a", "gpu", Capacity(8.0, 64 * GIB))
     made.ledger.nodes.register(node, boot_id="boot", worker_token="worker")
-    made.ledger.runs.enqueue(
-        "r1", JOB, name="happy-otter", owner="ada", team="vision", pool="gpu", priority=0,
-        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
+    enqueue(made.ledger, "r1", JOB, name="happy-otter", owner="ada", team="vision")
     yield made
     made.ledger.close()
 

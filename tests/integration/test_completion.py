@@ -11,6 +11,7 @@ import pytest
 from headway.site import Site
 from tests.support.api import MEMBER, bearer, serving, site_in
 from tests.support.lived_in import NODE, RUNNING, populate
+from tests.support.on_ledger import enqueue
 
 HEADWAY = str(Path(sys.executable).with_name("headway"))
 HOSTILE = "$(touch hit)"
@@ -21,10 +22,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = site_in(tmp_path_factory.mktemp("site"))
     populate(site.ledger)
     job = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
-    site.ledger.runs.enqueue(
-        "w3", job, name=HOSTILE, owner="me", team="t", pool="gpu", priority=0,
-        submitted_at=site.ledger.now(),
-    )  # fmt: skip
+    enqueue(site.ledger, "w3", job, name=HOSTILE, submitted_at=site.ledger.now())
     yield site
     site.ledger.close()
 

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -30,6 +29,7 @@ from headway.this_node import adopt, join_site
 from headway.units import MIB
 from tests.support.containers import create_container
 from tests.support.fence import fence_of
+from tests.support.on_ledger import enqueue
 from tests.support.postgresql import with_ledger
 from tests.support.site import forget_site
 from tests.support.small_disk import filled, small_disk
@@ -56,10 +56,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 def add(site: Site, number: int, *, ended: bool = True) -> str:
     """A run with a folder of 1 MiB."""
     run_id = str(UUID(int=number))
-    site.ledger.runs.enqueue(
-        run_id, {"name": "job", "image": "i", "command": ["x"]}, name=f"job-{number}", owner="me",
-        team="t", pool="gpu", priority=0, submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
+    enqueue(
+        site.ledger, run_id, {"name": "job", "image": "i", "command": ["x"]}, name=f"job-{number}"
+    )
     if ended:
         site.ledger.runs.finish(fence_of(site.ledger, run_id), DONE, Measurement())
     outputs = site.settings.runs_dir / run_id / "outputs"

@@ -9,7 +9,6 @@ import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from headway.site import Site
 from headway.testing.clock import FakeClock
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.on_ledger import enqueue
 from tests.support.postgresql import new_ledger
 
 RUN = "0b9a7b4e-5a33-4c8f-9a51-0c4b6c0f3f11"
@@ -57,10 +57,7 @@ def sites(tmp_path: Path) -> Iterator[dict[str, Site]]:
         node = Node(name, "gpu", Capacity(8.0, 64 * GIB))
         site.ledger.nodes.register(node, boot_id="boot", worker_token=site.worker_token)
     for run_id in (RUN, NEVER):
-        made["head"].ledger.runs.enqueue(
-            run_id, JOB, name=run_id[-2:], owner="ada", team="vision", pool="gpu", priority=0,
-            submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
-        )  # fmt: skip
+        enqueue(made["head"].ledger, run_id, JOB, name=run_id[-2:], owner="ada", team="vision")
     begin(made["left"])
     yield made
     for site in made.values():

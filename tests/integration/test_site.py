@@ -18,6 +18,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import check_name, heartbeat, join_site, read_node
 from headway.units import MIB
+from tests.support.on_ledger import enqueue
 from tests.support.postgresql import new_ledger, with_ledger
 
 NO_ENGINE = "unix:///nowhere/docker.sock"
@@ -103,10 +104,7 @@ def test_an_engine_that_does_not_answer_is_waited_for_while_a_container_runs(tmp
     site = node(tmp_path)
     join_site(site)
     document = TrainingJob(name="job", image="image:1", command=["true"]).document()
-    site.ledger.runs.enqueue(
-        RUN, document, name="job", owner="me", team="default", pool="gpu", priority=0,
-        submitted_at=site.ledger.now(),
-    )  # fmt: skip
+    enqueue(site.ledger, RUN, document, name="job", team="default", submitted_at=site.ledger.now())
     lease = site.ledger.leases.admit(RUN, "here", Demand(64 * MIB, 0.1), reading=None, ttl_s=60)
     assert isinstance(lease, Lease)
     site.ledger.runs.begin(lease.fence, container="c", runtime="docker", ttl_s=60.0)

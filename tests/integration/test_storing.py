@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -30,6 +29,7 @@ from headway.units import GIB
 from headway.views.run_history import history_of
 from headway.views.run_report import run_report
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.on_ledger import enqueue
 from tests.support.postgresql import new_ledger
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
@@ -58,10 +58,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def run(site: Site, number: int, *, ended: bool = True) -> RunRecord:
     """A run that has left a log and two outputs, one with an odd name."""
     run_id = str(UUID(int=number))
-    site.ledger.runs.enqueue(
-        run_id, JOB, name=f"run-{number}", owner="ada", team="vision", pool="gpu", priority=0,
-        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
+    enqueue(site.ledger, run_id, JOB, name=f"run-{number}", owner="ada", team="vision")
     begin(site, run_id, number)
     if ended:
         end(site, site.ledger.leases.of_run(run_id))

@@ -9,7 +9,6 @@ import random
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 from sqlalchemy import Engine, event, text
 from sqlalchemy.pool import Pool
@@ -42,14 +41,6 @@ def prepare(ledger: Ledger) -> None:
     for name in NODES:
         node = Node(name, "gpu", Capacity(64.0, 6 * GIB * CAPACITY))
         ledger.nodes.register(node, boot_id="boot", worker_token="worker")
-
-
-def enqueue(ledger: Ledger, run_id: str) -> None:
-    """Hand a run in."""
-    ledger.runs.enqueue(
-        run_id, {}, name=run_id, owner="me", team="default", pool="gpu", priority=0,
-        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
 
 
 def next_step(ledger: Ledger, run: RunRecord, chance: random.Random) -> None:

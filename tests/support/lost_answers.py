@@ -10,7 +10,8 @@ from headway.ledger import Ledger
 from headway.model.lease import Fence, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Measurement, RunState, StepState
-from tests.support.ledger_faults import DEMAND, GONE, NODES, OK, TTL_S, enqueue
+from tests.support.ledger_faults import DEMAND, GONE, NODES, OK, TTL_S
+from tests.support.on_ledger import enqueue
 
 T = TypeVar("T")
 POINTS = [ProgressPoint(float(at), at) for at in range(1, 4)]

@@ -3,7 +3,6 @@
 import multiprocessing
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from multiprocessing.synchronize import Barrier
 
 from sqlmodel import Session, col, select
@@ -14,6 +13,7 @@ from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
 from headway.units import GIB
 from tests.support.fence import fence_of
+from tests.support.on_ledger import enqueue
 
 NODE = Node("race", "gpu", Capacity(64.0, 10 * GIB))
 DEMAND = Demand(6 * GIB)  # two of them do not fit
@@ -39,7 +39,7 @@ def race(url: str, *, racers: int, rounds: int, locked: bool = True) -> Result:
     ledger = Ledger.open(url)
     ledger.nodes.register(NODE, boot_id="boot", worker_token="worker")
     for racer in range(racers):
-        _enqueue(ledger, _run_id(racer))
+        enqueue(ledger, _run_id(racer))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])  # what a racer imports takes a second of a core
     gate = context.Barrier(racers + 1)
@@ -78,16 +78,3 @@ def _racer(url: str, gate: Barrier, racer: int, rounds: int, locked: bool) -> No
 
 def _run_id(racer: int) -> str:
     return f"racer-{racer}"
-
-
-def _enqueue(ledger: Ledger, run_id: str) -> None:
-    ledger.runs.enqueue(
-        run_id,
-        {},
-        name=run_id,
-        owner="me",
-        team="default",
-        pool="gpu",
-        priority=0,
-        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
