@@ -7,8 +7,8 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -108,26 +108,32 @@ def fork(state_dir: Path, program: Program) -> Forked:
 
 
 def _asked(state_dir: Path, program: Program) -> tuple[bytes, list[int]]:
-    request = os.memfd_create("headway-request")
-    directory = -1
     try:
-        with open(request, "wb", closefd=False) as file:
-            file.write(program.encoded())
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-            connection.settimeout(_ANSWER_S)
-            directory = os.open(state_dir, os.O_PATH | os.O_DIRECTORY)
-            connection.connect(socket_address(directory))
-            socket.send_fds(connection, [b"run"], [request])
+        with (
+            os.fdopen(os.memfd_create("headway-request"), "wb") as request,
+            _connected(state_dir, _ANSWER_S) as connection,
+        ):
+            request.write(program.encoded())
+            request.flush()
+            socket.send_fds(connection, [b"run"], [request.fileno()])
             answer, fds, _, _ = socket.recv_fds(connection, 1024, 1)
             return answer, fds
     except ConnectionResetError:  # it was replaced before it heard
         return AGAIN, []
     except OSError as error:
         raise NotForked(state_dir, str(error)) from error
+
+
+@contextmanager
+def _connected(state_dir: Path, timeout_s: float) -> Iterator[socket.socket]:
+    directory = os.open(state_dir, os.O_PATH | os.O_DIRECTORY)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.settimeout(timeout_s)
+            connection.connect(socket_address(directory))
+            yield connection
     finally:
-        os.close(request)
-        if directory >= 0:
-            os.close(directory)
+        os.close(directory)
 
 
 def start_server(state_dir: Path, preload: Sequence[str], env: Mapping[str, str]) -> int:
@@ -164,18 +170,11 @@ def start_server(state_dir: Path, preload: Sequence[str], env: Mapping[str, str]
 
 def running_server(state_dir: Path) -> int | None:
     """Pid of the fork server that listens below *state_dir*; None when there is none."""
-    directory = -1
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(1.0)
-        try:
-            directory = os.open(state_dir, os.O_PATH | os.O_DIRECTORY)
-            connection.connect(socket_address(directory))
-        except OSError:
-            return None
-        finally:
-            if directory >= 0:
-                os.close(directory)
-        return int(struct.unpack("3i", connection.getsockopt(*_PEER))[0])
+    try:
+        with _connected(state_dir, 1.0) as connection:
+            return int(struct.unpack("3i", connection.getsockopt(*_PEER))[0])
+    except OSError:
+        return None
 
 
 def end_server(state_dir: Path) -> None:

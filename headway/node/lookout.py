@@ -5,8 +5,9 @@ To look may take long, as engine and ledger do; what was seen can be read at any
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from headway.errors import LedgerError, RuntimeFailure
 from headway.home import node_identity
@@ -23,6 +24,7 @@ from headway.units import format_duration
 log = logging.getLogger(__name__)
 
 Containers = Mapping[str, ContainerStatus]
+_Note = TypeVar("_Note")
 
 
 @dataclass(frozen=True)
@@ -105,15 +107,13 @@ class Lookout:
         if not first:  # a new guard lets the ledger speak before it goes by notes
             with self._change:
                 self._seen = replace(self._seen, alive=alive)
-        expire = self._others
+        expire, answer, trouble = self._others, None, ""
         try:
             answer = self._ask(alive, expire=expire)
         except LedgerError as error:
-            self._take_in_silence(alive)
-            self._say("ledger", f"{error} {self._what_follows(alive)}")
-        else:
-            self._take_in(alive, listed, answer, asked_s, expire=expire)
-            self._say("ledger", "")
+            trouble = str(error)
+        self._take_in(alive, listed, answer, asked_s, expire=expire)
+        self._say("ledger", trouble and f"{trouble} {self._what_follows(alive)}")
 
     def _listed(self) -> Containers | None:
         """This site's containers here, whatever their state; None where the engine is away."""
@@ -140,37 +140,31 @@ class Lookout:
         self,
         alive: Containers,
         listed: Containers | None,
-        answer: RenewalAnswer,
+        answer: RenewalAnswer | None,
         asked_s: float,
         *,
         expire: bool,
     ) -> None:
-        self._others = answer.others
-        renewed = {
-            container_name(run_id, attempt): Renewal(
-                asked_s, expire or answer.others, stop_grace_s(job)
-            )
-            for (run_id, attempt), job in answer.renewed.items()
-        }
+        """Note what was seen. Without an *answer*, what the ledger said before goes on to hold."""
         with self._change:
-            notes, renewals = self._notes, {**self._notes.renewals, **renewed}
-            if listed is not None:
-                needed = renewed.keys() | alive.keys()
-                renewals = {name: each for name, each in renewals.items() if name in needed}
-                notes = replace(
-                    notes,
-                    stopped=_of(notes.stopped, listed),
-                    gave_back=_of(notes.gave_back, listed),
-                )
-            self._seen = _Seen(alive, frozenset(alive.keys() - renewed.keys()))
+            notes, stale = self._notes, frozenset(self._seen.stale & alive.keys())
+            renewals = notes.renewals
+            if answer is not None:
+                self._others = answer.others
+                renewed = {
+                    container_name(run_id, attempt): Renewal(
+                        asked_s, expire or answer.others, stop_grace_s(job)
+                    )
+                    for (run_id, attempt), job in answer.renewed.items()
+                }
+                stale = frozenset(alive.keys() - renewed.keys())
+                renewals = {**renewals, **renewed}
+                if listed is not None:
+                    renewals = _of(renewals, renewed.keys() | alive.keys())
+                    stopped, gave_back = _of(notes.stopped, listed), _of(notes.gave_back, listed)
+                    notes = replace(notes, stopped=stopped, gave_back=gave_back)
+            self._seen = _Seen(alive, stale)
             self._keep(replace(notes, renewals=self._completed(renewals, alive)))
-
-    def _take_in_silence(self, alive: Containers) -> None:
-        """The ledger said nothing: what it said before goes on to hold."""
-        with self._change:
-            self._seen = _Seen(alive, self._seen.stale & alive.keys())
-            renewals = self._completed(self._notes.renewals, alive)
-            self._keep(replace(self._notes, renewals=renewals))
 
     def _completed(
         self, renewals: Mapping[str, Renewal], alive: Containers
@@ -210,8 +204,8 @@ class Lookout:
         self._trouble[about] = trouble
 
 
-def _of(whys: Mapping[str, str], listed: Containers) -> Mapping[str, str]:
-    return {name: why for name, why in whys.items() if name in listed}
+def _of(notes: Mapping[str, _Note], names: Container[str]) -> Mapping[str, _Note]:
+    return {name: note for name, note in notes.items() if name in names}
 
 
 def _running(listed: Containers) -> Containers:

@@ -6,6 +6,7 @@ Whatever fails is tried again with the janitor's next round.
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from headway.durable import UNFINISHED, remove_unfinished
 from headway.errors import HeadwayError, LedgerUnreachable, RunUnknown
@@ -69,32 +70,28 @@ def _remove(site: Site, container: ContainerStatus) -> None:
 
 def _remove_secrets(site: Site) -> None:
     """Remove the secrets of containers that are gone, whoever was killed before it did."""
-    folders = list(site.settings.secrets_dir.glob("headway-*"))
-    names = {each.name for each in site.runtime.containers()} if folders else set()
-    for folder in folders:
-        run_id = folder.name.removeprefix("headway-").rpartition("-")[0]
-        # A flow lays them down before it creates the container.
-        if folder.name not in names and live_flow(site.settings.state_dir, run_id) is None:
-            log.warning("secrets of %s were left: removed", folder.name)
-            with trying(f"secrets of {folder.name}"):
-                forget_secrets(site.settings, folder.name)
+    for name in _of_nobody(site, site.settings.secrets_dir.glob("headway-*")):
+        log.warning("secrets of %s were left: removed", name)
+        with trying(f"secrets of {name}"):
+            forget_secrets(site.settings, name)
     for left in remove_unfinished(site.settings.secrets_dir, site.clock.now().timestamp()):
         log.warning("secrets in %s were never finished: removed", left.name)
 
 
 def _remove_copies(site: Site) -> None:
     """Remove the copies of code of containers that are gone, whoever was killed before it did."""
-    work_dir = site.settings.work_dir
-    # A flow makes the copy before it creates the container: flows are looked at first.
-    left = [
-        each.name
-        for each in (work_dir.iterdir() if work_dir.is_dir() else ())
-        if live_flow(site.settings.state_dir, _run_of(each.name)) is None
-    ]
-    names = {each.name for each in site.runtime.containers()} if left else set()
-    for name in sorted(set(left) - names):
+    for name in _of_nobody(site, site.settings.work_dir.glob("*")):
         log.warning("the copy of code %s was left: removed", name)
         forget_working_copy(site.settings, name)
+
+
+def _of_nobody(site: Site, folders: Iterable[Path]) -> list[str]:
+    """Names of those of *folders* whose container is gone, and so is the flow process."""
+    # A flow makes them before it creates the container: flows are looked at first.
+    state_dir = site.settings.state_dir
+    left = {each.name for each in folders if live_flow(state_dir, _run_of(each.name)) is None}
+    names = {each.name for each in site.runtime.containers()} if left else set()
+    return sorted(left - names)
 
 
 def _run_of(name: str) -> str:

@@ -1,7 +1,6 @@
 """How an attempt ended: from what the runtime saw to one kind and one line of advice."""
 
 import re
-from collections.abc import Callable
 from datetime import datetime
 
 from headway.errors import shown
@@ -37,8 +36,8 @@ def classify_exit(
         Kind, exit code and one line. A kill that neither headway nor the
         memory limit explains is the infrastructure's, never the program's.
     """
-    kind = _kind(status, log_tail if gpus else "", timed_out=timed_out)
-    return Exit(kind, status.exit_code, _MESSAGES[kind](status, log_tail))
+    kind, message = _cause(status, log_tail, timed_out=timed_out, gpus=gpus)
+    return Exit(kind, status.exit_code, message)
 
 
 def ended_by_restart(status: ContainerStatus, booted_at: datetime) -> bool:
@@ -54,41 +53,36 @@ def ended_by_restart(status: ContainerStatus, booted_at: datetime) -> bool:
     return late or status.exit_code in (None, _SIGKILL, _SIGTERM)
 
 
-def _kind(  # noqa: PLR0911 - a table of causes, strongest first, reads best as returns
-    status: ContainerStatus, log_tail: str, *, timed_out: bool
-) -> ExitKind:
+def _cause(  # noqa: PLR0911 - a table of causes, strongest first, reads best as returns
+    status: ContainerStatus, log_tail: str, *, timed_out: bool, gpus: bool
+) -> tuple[ExitKind, str]:
+    code = status.exit_code
     if timed_out:
-        return ExitKind.TIMED_OUT
-    if status.state is ContainerState.CREATED:
-        return ExitKind.INFRASTRUCTURE
-    if status.exit_code == 0:
-        return ExitKind.OK
-    if status.oom_killed:
-        return ExitKind.OUT_OF_MEMORY
-    if ran_out_of_gpu_memory(log_tail):
-        return ExitKind.GPU_OUT_OF_MEMORY
-    if status.exit_code in (None, _SIGKILL, _SIGTERM):
-        return ExitKind.INFRASTRUCTURE
-    return ExitKind.FAILED
-
-
-def _ok(status: ContainerStatus, _: str) -> str:
-    if status.oom_killed:
-        return (
-            "done, but one of its processes was killed at the host memory limit: check the "
-            "result, and set resources.host_memory higher"
-        )
-    return "done"
-
-
-def _infrastructure(status: ContainerStatus, _: str) -> str:
+        message = "stopped at its time limit; raise max_runtime, or ask for less work"
+        return ExitKind.TIMED_OUT, message
     if status.state is ContainerState.CREATED:
         reason = status.error or "no reason given"
-        return f"the container never started ({reason})"
-    code = status.exit_code
-    how = "without an exit code" if code is None else f"by a signal (exit {code})"
-    why = status.error or "as when the engine or the node restarts"
-    return f"ended {how}, not by the program nor by headway: {why}"
+        return ExitKind.INFRASTRUCTURE, f"the container never started ({reason})"
+    if code == 0:
+        return ExitKind.OK, _DONE_WITH_A_KILL if status.oom_killed else "done"
+    if status.oom_killed:
+        message = f"killed at its host memory limit (exit {code}); raise resources.host_memory"
+        return ExitKind.OUT_OF_MEMORY, message
+    if gpus and ran_out_of_gpu_memory(log_tail):
+        message = f"GPU memory ran out (exit {code}); raise resources.gpu_memory, or lower the "
+        return ExitKind.GPU_OUT_OF_MEMORY, message + "batch size"
+    if code in (None, _SIGKILL, _SIGTERM):
+        how = "without an exit code" if code is None else f"by a signal (exit {code})"
+        why = status.error or "as when the engine or the node restarts"
+        message = f"ended {how}, not by the program nor by headway: {why}"
+        return ExitKind.INFRASTRUCTURE, message
+    return ExitKind.FAILED, _failed(status, log_tail)
+
+
+_DONE_WITH_A_KILL = (
+    "done, but one of its processes was killed at the host memory limit: check the result, and set "
+    "resources.host_memory higher"
+)
 
 
 def _failed(status: ContainerStatus, log_tail: str) -> str:
@@ -119,20 +113,3 @@ def last_words(log_tail: str) -> str:
     lines = [line for line in lines if line and not line.startswith(_PROGRESS)][-_LINES_BACK:]
     errors = [line for line in lines if _ERROR.match(line)]
     return next(iter(errors[-1:] or lines[-1:]), "")
-
-
-_MESSAGES: dict[ExitKind, Callable[[ContainerStatus, str], str]] = {
-    ExitKind.OK: _ok,
-    ExitKind.TIMED_OUT: lambda *_: (
-        "stopped at its time limit; raise max_runtime, or ask for less work"
-    ),
-    ExitKind.OUT_OF_MEMORY: lambda status, _: (
-        f"killed at its host memory limit (exit {status.exit_code}); raise resources.host_memory"
-    ),
-    ExitKind.GPU_OUT_OF_MEMORY: lambda status, _: (
-        f"GPU memory ran out (exit {status.exit_code}); raise resources.gpu_memory, or lower the "
-        "batch size"
-    ),
-    ExitKind.INFRASTRUCTURE: _infrastructure,
-    ExitKind.FAILED: _failed,
-}
