@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 from uuid import uuid4
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from headway.errors import EndUntold, InvalidInput, SiteRefused, SiteUnreachable
 from headway.gateway.cancel import cancel_in_ledger
-from headway.gateway.door import Allowed
+from headway.gateway.door import Submitter
 from headway.gateway.job_data import claim_uploads
 from headway.gateway.prefect_calls import team_tag
 from headway.gateway.run_lookup import check_own, check_owner, find_run, find_to_cancel, seen_team
@@ -27,7 +27,7 @@ from headway.gateway.submit import (
 from headway.ledger.audit_log import Act
 from headway.ledger.calls import scheduler_of
 from headway.ledger.records import RunRecord
-from headway.model.access import Caller, Scope
+from headway.model.access import Caller
 from headway.model.job_text import JobText
 from headway.model.run import CANCELLED_BY_USER, RunState
 from headway.model.session import serves_port, session_link
@@ -38,7 +38,6 @@ from headway.site import Site
 from headway.views.queue_document import held_back_view, rehearsal_view
 from headway.views.run_document import is_over
 
-Submitter = Annotated[Caller, Depends(Allowed(Scope.SUBMIT))]
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9 ._:/+-]+$")]
 
 

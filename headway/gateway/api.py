@@ -5,17 +5,17 @@ Everything is read from the ledger, so it answers while Prefect is away.
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
 
 from headway.estimate.choice import Prefer
 from headway.estimate.choice import document as option_document
-from headway.gateway.door import Allowed
+from headway.gateway.door import Operator, Watcher
 from headway.gateway.estimate import estimate_options
-from headway.gateway.runs import Watcher, of_caller
+from headway.gateway.runs import of_caller
 from headway.gateway.submit import job_of, limit, refuse_impossible
-from headway.model.access import Caller, Scope
+from headway.model.access import Caller
 from headway.site import Site
 from headway.views.load_document import load_document
 from headway.views.metrics import exposition
@@ -24,7 +24,6 @@ from headway.views.queue_document import array_lines, line_views
 from headway.views.site_snapshot import site_snapshot
 from headway.views.top import document
 
-Operator = Annotated[Caller, Depends(Allowed(Scope.OPERATE))]
 Pool = Annotated[
     str,
     Query(

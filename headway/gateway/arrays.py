@@ -10,16 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from headway.errors import InvalidInput
 from headway.gateway.actions import (
     SubmitRequest,
-    Submitter,
     checked,
     note_act,
     refuse_too_many,
     why_no_retry,
 )
 from headway.gateway.cancel import cancel_in_ledger
+from headway.gateway.door import Submitter, Watcher
 from headway.gateway.job_data import claim_uploads
 from headway.gateway.run_lookup import check_owner, seen_team
-from headway.gateway.runs import Limit, Mine, Name, Since, Watcher
+from headway.gateway.runs import Limit, Mine, Name, Since
 from headway.gateway.submit import claim_code
 from headway.ledger.records import ArrayRecord
 from headway.model.access import Caller

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Query, Request, Response
 
 from headway.errors import InvalidInput, NotAllowed
-from headway.gateway.actions import Submitter
+from headway.gateway.door import Submitter
 from headway.model.access import Caller, Scope, checked_name
 from headway.model.code import CODE, CodeManifest
 from headway.model.code_frames import MOST_FRAMES_BYTES, split

@@ -6,9 +6,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
+from typing import Annotated
 
 import anyio
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -306,3 +307,8 @@ class Allowed:
                 "ask an operator for one (`headway user add`)"
             )
         return found
+
+
+Watcher = Annotated[Caller, Depends(Allowed(access.Scope.WATCH))]
+Submitter = Annotated[Caller, Depends(Allowed(access.Scope.SUBMIT))]
+Operator = Annotated[Caller, Depends(Allowed(access.Scope.OPERATE))]

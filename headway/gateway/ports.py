@@ -1,23 +1,21 @@
 """The ways to a run's ports on the gateway's own origin: a link, and bytes for `forward`."""
 
 from datetime import date
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, WebSocket
+from fastapi import APIRouter, Request, WebSocket
 from fastapi.responses import RedirectResponse
 
 from headway.errors import HeadwayError, InvalidInput, NotAllowed, PortClosed
 from headway.gateway.actions import note_act
-from headway.gateway.door import Allowed, shown_token
+from headway.gateway.door import Submitter, shown_token
 from headway.gateway.run_ports import OpenRun, RunPorts, open_run
-from headway.model.access import Caller, Scope
+from headway.model.access import Caller
 from headway.model.session import session_path, session_port
 from headway.node.relay import CLOSED, reason, relay
 from headway.node.shares import in_thread
 from headway.site import Site
 
 _MOST_NOTED = 10_000
-Submitter = Annotated[Caller, Depends(Allowed(Scope.SUBMIT))]
 
 
 def ports_of(site: Site, sessions_port: int | None) -> APIRouter:

@@ -1,10 +1,10 @@
 """Prefect's API behind the gateway: the calls of `prefect_calls`, for what the token may see."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
@@ -17,7 +17,7 @@ from headway.gateway.actions import (
     refuse_too_many,
     why_no_retry,
 )
-from headway.gateway.door import Allowed
+from headway.gateway.door import Watcher
 from headway.gateway.prefect_calls import (
     Found,
     Treatment,
@@ -38,7 +38,6 @@ from headway.node.shares import TeamLimiters
 from headway.prefect.client import PrefectServer
 from headway.site import Site
 
-Watcher = Annotated[Caller, Depends(Allowed(Scope.WATCH))]
 _CREATE_IGNORED = frozenset(
     {"name", "tags", "enforce_parameter_schema", "state", "labels", "empirical_policy"}
 )

@@ -11,10 +11,10 @@ from fastapi.responses import StreamingResponse
 from starlette.convertors import PathConvertor, register_url_convertor
 
 from headway.errors import NodeSilent, OutputMissing, StoreFailed
+from headway.gateway.door import Watcher
 from headway.gateway.log_tail import LogTail
 from headway.gateway.places import Places
 from headway.gateway.run_lookup import seen_team
-from headway.gateway.runs import Watcher
 from headway.gateway.standings import Standings
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller

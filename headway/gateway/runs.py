@@ -2,13 +2,13 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import AwareDatetime, TypeAdapter
 
-from headway.gateway.door import Allowed
+from headway.gateway.door import Watcher
 from headway.gateway.run_lookup import Filter, Found, find_run, find_waiting, list_runs
 from headway.ledger.records import RunRecord
-from headway.model.access import Caller, Scope
+from headway.model.access import Caller
 from headway.model.progress import ProgressPoint
 from headway.model.run import RunState
 from headway.prefect.client import PrefectServer
@@ -21,7 +21,6 @@ from headway.views.run_report import run_report
 from headway.views.site_snapshot import RunProgress, progress_of_runs
 from headway.views.why_document import why_view
 
-Watcher = Annotated[Caller, Depends(Allowed(Scope.WATCH))]
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 Name = Annotated[str, Query(max_length=200, description="What their names contain.")]
 States = Annotated[list[str], Query(max_length=20, description="Names of states of Prefect.")]
@@ -75,7 +74,7 @@ def runs_of(site: Site, server: PrefectServer) -> APIRouter:
     def run(caller: Watcher, run: str) -> dict[str, Any]:
         """One run by id or name: job, steps, demand, lease, prediction and measurement."""
         seen, record = find_run(site, server, caller, run)
-        known = details(site, seen, record, "")
+        known = details(site, seen, record)
         if known.get("waiting"):
             known["waiting"] = of_caller(known["waiting"], caller)
         return known
@@ -139,6 +138,5 @@ def _progress(site: Site, records: list[RunRecord]) -> dict[str, RunProgress]:
 
 
 def _view(found: Found, far: dict[str, RunProgress]) -> dict[str, Any]:
-    """Its address is below the gateway's own: whoever asks knows by which name it is reached."""
     seen, record = found
-    return run_view(seen, record, "", far.get(seen.run_id))
+    return run_view(seen, record, far.get(seen.run_id))

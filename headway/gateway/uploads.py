@@ -7,18 +7,17 @@ for the team that sent it, and gets a name once all of it is that team's.
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse, Response
 
 from headway.errors import InvalidInput
-from headway.gateway.actions import Submitter, note_act
+from headway.gateway.actions import note_act
 from headway.gateway.code import Team, code_team, whole_body
-from headway.gateway.door import Allowed, Buckets
+from headway.gateway.door import Buckets, Operator, Submitter, Watcher
 from headway.gateway.run_lookup import check_owner
-from headway.gateway.runs import Watcher
 from headway.ledger.uploads import UPLOAD_ROW_BYTES
-from headway.model.access import Caller, Scope
+from headway.model.access import Caller
 from headway.model.upload import DATA, Upload, UploadManifest
 from headway.node.apart import apart
 from headway.node.expiry import remove_upload
@@ -41,7 +40,6 @@ _SHOWN = ("name", "owner", "is_directory", "files", "size_bytes", "put_at", "use
 
 Name = Annotated[str, Query(pattern=_NAME, description="Of the data set, in its team.")]
 Named = Annotated[str, PathParameter(pattern=_NAME)]
-Node = Annotated[Caller, Depends(Allowed(Scope.OPERATE))]
 
 
 def uploads_of(site: Site) -> APIRouter:
@@ -82,7 +80,9 @@ def uploads_of(site: Site) -> APIRouter:
 
     @router.get("/data/chunks/{sha256}")
     def content(
-        caller: Node, sha256: Annotated[str, PathParameter(pattern="^[0-9a-f]{64}$")], team: Team
+        caller: Operator,
+        sha256: Annotated[str, PathParameter(pattern="^[0-9a-f]{64}$")],
+        team: Team,
     ) -> Response:
         """One chunk of a team's, for the nodes of the site."""
         found = site.upload_chunks.read(code_team(caller, team), sha256)

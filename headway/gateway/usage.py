@@ -6,8 +6,8 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from headway.errors import NotAllowed
+from headway.gateway.door import Watcher
 from headway.gateway.run_lookup import seen_team
-from headway.gateway.runs import Watcher
 from headway.model.access import Caller
 from headway.node.apart import apart
 from headway.site import Site

@@ -4,12 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
-from headway.errors import shown
 from headway.views.array_table import columns_of
-from headway.views.charts import nothing_to_draw, png_of
+from headway.views.charts import label, new_figure, nothing_to_draw, png_of
 
 _MOST_PARAMETERS = 4
 _LOG_RATIO = 20.0
@@ -28,8 +25,7 @@ def draw_results(rows: Sequence[Mapping[str, Any]], metric: str | None) -> bytes
     told = [row for row in rows if metric in row["metrics"]]
     varied = [name for name in columns_of(told, "parameters") if _varies(told, name)]
     names = varied[:_MOST_PARAMETERS] or columns_of(told, "parameters")[:1] or [""]
-    figure = Figure(figsize=(3.4 * len(names) + 0.6, 3.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(3.4 * len(names) + 0.6, 3.4)
     for position, (axes, name) in enumerate(
         zip(figure.subplots(1, len(names), sharey=True, squeeze=False)[0], names, strict=True)
     ):
@@ -38,7 +34,7 @@ def draw_results(rows: Sequence[Mapping[str, Any]], metric: str | None) -> bytes
             continue
         _against(axes, told, name, metric)
         if position == 0:
-            axes.set_ylabel(_plain(metric))
+            axes.set_ylabel(label(metric))
     return png_of(figure, dpi=110)
 
 
@@ -50,7 +46,7 @@ def _against(axes: Axes, rows: Sequence[Mapping[str, Any]], name: str, metric: s
     given = [row["parameters"].get(name) for row in rows]
     found = [row["metrics"][metric] for row in rows]
     axes.grid(alpha=0.3)
-    axes.set_xlabel(_plain(name))
+    axes.set_xlabel(label(name))
     if all(isinstance(value, int | float) for value in given):
         axes.scatter(given, found, s=16, alpha=0.7)
         if min(given) > 0 and max(given) / min(given) > _LOG_RATIO:
@@ -59,9 +55,4 @@ def _against(axes: Axes, rows: Sequence[Mapping[str, Any]], name: str, metric: s
     words = list(dict.fromkeys(str(value) for value in given))
     axes.scatter([words.index(str(value)) for value in given], found, s=16, alpha=0.7)
     if len(words) <= _MOST_WORDS:
-        axes.set_xticks(range(len(words)), [_plain(word) for word in words], rotation=30)
-
-
-def _plain(text: str) -> str:
-    """Names are users' text: no mathematics to matplotlib, no control characters."""
-    return shown(text, 30)[1:-1].replace("$", r"\$")
+        axes.set_xticks(range(len(words)), [label(word) for word in words], rotation=30)

@@ -46,8 +46,7 @@ def draw_run(
     t_s, done, unit = rising(points)
     last_s = max([point.t_s for point in points[-1:]] + [at for at, _ in memory[-1:]], default=1.0)
     scale_s, name = _unit_of_time(last_s)
-    figure = Figure(figsize=(7.2, 6.0), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(7.2, 6.0)
     first, second, third = figure.subplots(3, 1, sharex=True)
     _metrics(first, points, scale_s)
     _iteration_times(second, t_s / scale_s, t_s, done, unit)
@@ -57,6 +56,23 @@ def draw_run(
     third.set_xlabel(f"Time since the start, {name}")
     third.set_xlim(0, max(last_s / scale_s, 1e-9))
     return png_of(figure, dpi=80)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A picture of so many inches, which is drawn without a screen."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _one_chart(width: float, height: float) -> tuple[Figure, Axes]:
+    figure = new_figure(width, height)
+    return figure, figure.add_subplot()
+
+
+def label(name: str, most: int = 30) -> str:
+    """Names are users' text: no mathematics to matplotlib, no control characters."""
+    return shown(name, most)[1:-1].replace("$", r"\$")
 
 
 def png_of(figure: Figure, *, dpi: int) -> bytes:
@@ -73,9 +89,8 @@ def _metrics(axes: Axes, points: Sequence[ProgressPoint], scale_s: float) -> Non
         seen = [(point.t_s, point.metrics[name]) for point in points if name in point.metrics]
         seen = seen[:: _stride(len(seen))]
         at = [t_s / scale_s for t_s, _ in seen]
-        # A name is a user's text: no mathtext, no control characters.
-        label = shown(name, 30)[1:-1].replace("$", r"\$")
-        axes.plot(at, [v for _, v in seen], marker="." if len(seen) < 50 else "", label=f" {label}")
+        marker = "." if len(seen) < 50 else ""
+        axes.plot(at, [v for _, v in seen], marker=marker, label=f" {label(name)}")
         drawn = True
     if drawn:
         axes.legend(fontsize=8)
@@ -154,15 +169,13 @@ def draw_usage(rows: Sequence[Mapping[str, Any]]) -> bytes:
         sums[0] += row[held] - row[idle]
         sums[1] += row[idle]
     shown_ = sorted(teams.items(), key=lambda each: sum(each[1]))[-_MOST_TEAMS:]
-    figure = Figure(figsize=(6.4, 1.4 + 0.35 * max(len(shown_), 1)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure, axes = _one_chart(6.4, 1.4 + 0.35 * max(len(shown_), 1))
     axes.set_xlabel("GPU-hours held" if gpus else "CPU-hours held")
     axes.grid(alpha=0.3, axis="x")
     if not shown_:
         nothing_to_draw(axes, "nothing was held")
         return png_of(figure, dpi=110)
-    names = [shown(team, 30)[1:-1].replace("$", r"\$") for team, _ in shown_]
+    names = [label(team) for team, _ in shown_]
     used, unused = ([sums[at] for _, sums in shown_] for at in (0, 1))
     at = range(len(names))
     axes.barh(at, used, color="tab:blue", label="in use, or not measured")
@@ -178,9 +191,7 @@ def draw_past(found: Sequence[Mapping[str, Any]]) -> bytes:
     Args:
         found: Options as `past_document.past_view` has them, in their order.
     """
-    figure = Figure(figsize=(8.0, 1.2 + 0.4 * max(len(found), 1)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure, axes = _one_chart(8.0, 1.2 + 0.4 * max(len(found), 1))
     axes.set_xlabel("Hours of waiting that it saves, all runs together")
     axes.grid(alpha=0.3, axis="x")
     best_last = list(found)[::-1]
@@ -190,7 +201,7 @@ def draw_past(found: Sequence[Mapping[str, Any]]) -> bytes:
     prices = [one["cost"] for one in best_last]
     costs = ["" if each is None else "free" if not each else f"costs {each:.2f}" for each in prices]
     axes.bar_label(bars, costs, padding=3, fontsize=8)
-    names = [shown(one["name"], 60)[1:-1].replace("$", r"\$") for one in best_last]
+    names = [label(one["name"], 60) for one in best_last]
     axes.set_yticks(range(len(saved)), names)
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.margins(x=0.15)
@@ -203,9 +214,7 @@ def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:
     Args:
         found: Options as `estimate.choice.document` writes them.
     """
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure, axes = _one_chart(6.4, 4.2)
     axes.set_xlabel("Hours until it is done")
     axes.set_ylabel("Cost")
     axes.grid(alpha=0.3)

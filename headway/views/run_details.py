@@ -1,6 +1,5 @@
 """Everything about one run, put together from Prefect, the ledger and this node's disk."""
 
-from dataclasses import replace
 from typing import Any
 
 from headway.ledger.records import RunRecord
@@ -14,27 +13,17 @@ from headway.views.run_history import history_of
 from headway.views.site_snapshot import progress_of_runs, remaining_s_of
 
 
-def details(site: Site, seen: ListedRun, record: RunRecord | None, ui_url: str) -> dict[str, Any]:
+def details(site: Site, seen: ListedRun, record: RunRecord | None) -> dict[str, Any]:
     """Everything about one run, as `headway show --json` prints it."""
     if record is None:
-        return run_view(seen, None, ui_url)
+        return run_view(seen, None)
     (progress,) = progress_of_runs(site, [record])
     history = history_of(site, record)
-    known = run_view(seen, record, ui_url, progress)
+    known = run_view(seen, record, progress)
     known |= run_details(history, remaining_s_of(progress))
     if record.state is RunState.WAITING and not is_over(seen):
         known["waiting"] = waiting_of(site, record)
     known["diagnostics"] = diagnostics_view(history.diagnostics)
     if history.profile is not None:
         known["profile"] = profile_view(history.profile)
-    return known
-
-
-def ledger_details(site: Site, record: RunRecord) -> dict[str, Any]:
-    """What the ledger alone knows of one run: no folder of this node is read."""
-    (progress,) = progress_of_runs(site, [record])
-    history = replace(history_of(site, record), outputs=None)
-    known = run_details(history, progress.remaining_s)
-    if record.state is RunState.WAITING:
-        known["waiting"] = waiting_of(site, record)
     return known

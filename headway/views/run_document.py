@@ -41,13 +41,13 @@ _END_NAMES = {
 def run_view(
     seen: ListedRun,
     record: RunRecord | None,
-    ui_url: str,
     progress: RunProgress | None = None,
 ) -> dict[str, Any]:
     """One run as `headway runs --json` lists it.
 
     Prefect knows every run from its creation; the ledger knows more, also whose it is, from the
-    moment a worker has seen it. *progress* says how far a run that runs is.
+    moment a worker has seen it. *progress* says how far a run that runs is. Its address is below
+    the gateway's own: whoever asks knows by which name that is reached.
     """
     running_s = progress.elapsed_s if progress else None
     return {
@@ -69,7 +69,7 @@ def run_view(
         "done_frac": progress.done_frac if progress else None,
         "remaining_s": progress.remaining_s if progress else None,
         "remaining_cost": progress.remaining_cost if progress else None,
-        "url": f"{ui_url}/runs/flow-run/{seen.run_id}",
+        "url": f"/runs/flow-run/{seen.run_id}",
     }
 
 

@@ -85,30 +85,30 @@ NOTHING = RunHistory(
 
 
 def test_a_run_that_no_worker_has_seen_is_shown() -> None:
-    view = run_view(SEEN, None, "http://ui")
+    view = run_view(SEEN, None)
     assert set(view) == KEYS
     assert (view["attempt"], view["exit"], view["reason"]) == (1, None, "said by Prefect")
-    assert view["url"] == "http://ui/runs/flow-run/id-1"
+    assert view["url"] == "/runs/flow-run/id-1"
 
 
 def test_whose_run_it_is_the_ledger_says_and_nobody_else() -> None:
     said = replace(SEEN, parameters={"job": {"owner": "ada", "team": "vision"}})
-    view = run_view(said, None, "http://ui")
+    view = run_view(said, None)
     assert (view["owner"], view["team"]) == (None, None)
-    view = run_view(said, replace(RECORD, owner="eve", team="speech"), "http://ui")
+    view = run_view(said, replace(RECORD, owner="eve", team="speech"))
     assert (view["owner"], view["team"]) == ("eve", "speech")
-    assert run_view(said, replace(RECORD, owner=""), "http://ui")["owner"] is None
+    assert run_view(said, replace(RECORD, owner=""))["owner"] is None
 
 
 def test_a_run_is_listed_with_how_long_and_how_far() -> None:
     running = RunProgress(RECORD, elapsed_s=9.0, done_frac=0.5, remaining_s=10.0)
     before = replace(running, phase="making the environment")
-    assert run_view(SEEN, RECORD, "", before)["reason"] == "making the environment"
-    view = run_view(SEEN, RECORD, "http://ui", running)
+    assert run_view(SEEN, RECORD, before)["reason"] == "making the environment"
+    view = run_view(SEEN, RECORD, running)
     assert (view["duration_s"], view["done_frac"], view["remaining_s"]) == (9.0, 0.5, 10.0)
     ended = replace(RECORD, ended_at=NOON + timedelta(seconds=75))
-    assert run_view(SEEN, ended, "http://ui")["duration_s"] == 75.0
-    assert run_view(SEEN, RECORD, "http://ui")["duration_s"] is None
+    assert run_view(SEEN, ended)["duration_s"] == 75.0
+    assert run_view(SEEN, RECORD)["duration_s"] is None
 
 
 def test_what_is_left_costs_its_part_of_what_was_predicted() -> None:
@@ -121,16 +121,16 @@ def test_what_is_left_costs_its_part_of_what_was_predicted() -> None:
     ):
         record = replace(RECORD, prediction=prediction)
         running = RunProgress(record, elapsed_s=200.0, done_frac=None, remaining_s=left_s)
-        assert run_view(SEEN, record, "http://ui", running)["remaining_cost"] == cost
+        assert run_view(SEEN, record, running)["remaining_cost"] == cost
 
 
 def test_a_run_that_was_cancelled_in_line_waits_for_nothing() -> None:
     over = replace(SEEN, state_type="CANCELLED", state_name="Cancelled", message="by ada")
-    assert run_view(over, RECORD, "http://ui")["reason"] == "by ada"
+    assert run_view(over, RECORD)["reason"] == "by ada"
 
 
 def test_the_ledgers_reason_is_the_newer_one() -> None:
-    assert run_view(SEEN, RECORD, "http://ui")["reason"] == "needs 4 CPUs"
+    assert run_view(SEEN, RECORD)["reason"] == "needs 4 CPUs"
 
 
 def test_details_have_the_documented_keys() -> None:
@@ -156,7 +156,7 @@ def test_an_end_is_shown_with_its_advice() -> None:
         exit=Exit(ExitKind.FAILED, 3, "look at its log"),
         measurement=Measurement(runtime_s=1.0),
     )
-    view = run_view(SEEN, ended, "http://ui")
+    view = run_view(SEEN, ended)
     assert view["exit"] == {"kind": "failed", "code": 3, "message": "look at its log"}
 
 
@@ -180,7 +180,7 @@ def test_predicted_stands_beside_measured() -> None:
 
 def test_every_key_is_documented() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs/json.md").read_text()
-    keys = set(run_view(SEEN, RECORD, ""))
+    keys = set(run_view(SEEN, RECORD))
     details = run_details(
         replace(NOTHING, warnings=[WARNING], attempts=[AttemptRecord("id-1", 1)]), None
     )
