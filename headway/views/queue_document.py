@@ -68,12 +68,6 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
         entry: What the plan says now of a run near the front; None for those behind.
     """
     demand = record.demand
-    resource, reason = record.resource, record.reason
-    if isinstance(entry, Stay):
-        resource, reason = entry.wait.resource, entry.wait.reason
-    elif isinstance(entry, Start):
-        nodes = ", ".join(admit.node for admit in entry.admits)
-        resource, reason = None, f"starts now on {nodes}"
     return {
         "position": position,
         "run_id": record.run_id,
@@ -81,16 +75,24 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
         "owner": record.owner or None,
         "team": record.team,
         "attempt": record.attempt,
-        "resource": resource,
-        "reason": reason,
+        **wait_fields(entry, record.resource, record.reason),
         "needs_host_memory_bytes": demand.host_memory_bytes if demand else None,
         "needs_gpus": demand.gpus if demand else None,
-        **start_fields(entry),
         "promised_start_at": iso_time(_promised(record, entry)),
         "predicted_runtime_s": record.prediction.runtime_s if record.prediction else None,
         "submitted_at": iso_time(record.submitted_at),
         **fields(record, "array_id", "array_index"),
     }
+
+
+def wait_fields(entry: Start | Stay | None, resource: str | None, reason: str) -> dict[str, Any]:
+    """What a run waits for, until when; where nothing is planned for it, as the others say."""
+    if isinstance(entry, Stay):
+        resource, reason = entry.wait.resource, entry.wait.reason
+    elif isinstance(entry, Start):
+        nodes = ", ".join(admit.node for admit in entry.admits)
+        resource, reason = None, f"starts now on {nodes}"
+    return {"resource": resource, "reason": reason, **start_fields(entry)}
 
 
 def start_fields(entry: Start | Stay | None) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from headway.ledger.records import RunRecord
 from headway.model.run import RunState
 from headway.policy.fit import WaitingRun
 from headway.policy.outlook import clock
-from headway.policy.plan import Start, Stay
+from headway.policy.plan import Stay
 from headway.scheduler.why import Holder, Why, why
 from headway.site import Site
 from headway.views.fields import fields, iso_time
-from headway.views.queue_document import change_view, start_fields
+from headway.views.queue_document import change_view, start_fields, wait_fields
 from headway.views.queue_table import start_text
 from headway.views.run_report import escaped
 
@@ -55,16 +55,10 @@ def why_view(site: Site, record: RunRecord, *, sees: Callable[[str], bool]) -> d
 
 
 def _entry_fields(found: Why) -> dict[str, Any]:
-    entry, resource, reason = found.entry, None, found.held_back or BEHIND
-    if isinstance(entry, Stay):
-        resource, reason = entry.wait.resource, entry.wait.reason
-    elif isinstance(entry, Start):
-        reason = f"starts now on {', '.join(admit.node for admit in entry.admits)}"
+    entry = found.entry
     return {
-        "resource": resource,
-        "reason": reason,
+        **wait_fields(entry, None, found.held_back or BEHIND),
         "position": None if entry is None else entry.position,
-        **start_fields(entry),
         "promised_start_at": iso_time(entry.promised_at if isinstance(entry, Stay) else None),
     }
 

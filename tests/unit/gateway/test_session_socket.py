@@ -1,12 +1,10 @@
 """A WebSocket of a session whose program is slow, or has closed."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 from starlette.websockets import WebSocket
 from websockets.frames import Frame, Opcode
@@ -14,6 +12,12 @@ from websockets.server import ServerProtocol
 
 from headway.gateway import session_socket
 from headway.gateway.session_socket import SessionSocket
+from tests.unit.gateway.test_session_answer import longest_stand
+
+SCOPE = {
+    "type": "websocket", "path": "/x", "raw_path": b"/x", "query_string": b"",
+    "headers": [], "subprotocols": [],
+}  # fmt: skip
 
 
 class Program:
@@ -58,11 +62,7 @@ def carried(does: Callable[[Program, Any], Any]) -> Program:
         async def send(_: object) -> None: ...
 
         says.put_nowait({"type": "websocket.connect"})
-        scope = {
-            "type": "websocket", "path": "/x", "raw_path": b"/x", "query_string": b"",
-            "headers": [], "subprotocols": [],
-        }  # fmt: skip
-        browser = WebSocket(scope, says.get, send)
+        browser = WebSocket(SCOPE, says.get, send)
         with anyio.fail_after(30):
             async with anyio.create_task_group() as both:
                 both.start_soon(SessionSocket(browser, program, [], "v").carry)
@@ -102,33 +102,18 @@ def relayed(program: Program) -> tuple[list[Any], float]:
     got: list[Any] = []
 
     async def whole() -> float:
-        longest_s = 0.0
-
         async def send(message: Any) -> None:
             got.append(message)
-
-        async def look() -> None:
-            nonlocal longest_s
-            while True:
-                began_s = time.thread_time()
-                await anyio.lowlevel.checkpoint()
-                longest_s = max(longest_s, time.thread_time() - began_s)
 
         async def receive() -> Any:
             if got:
                 await anyio.sleep_forever()
             return {"type": "websocket.connect"}
 
-        scope = {
-            "type": "websocket", "path": "/x", "raw_path": b"/x", "query_string": b"",
-            "headers": [], "subprotocols": [],
-        }  # fmt: skip
-        with anyio.move_on_after(30):
-            async with anyio.create_task_group() as both:
-                both.start_soon(look)
-                await SessionSocket(WebSocket(scope, receive, send), program, [], "v").carry()
-                both.cancel_scope.cancel()
-        return longest_s
+        async with longest_stand() as stood_s:
+            with anyio.move_on_after(30):
+                await SessionSocket(WebSocket(SCOPE, receive, send), program, [], "v").carry()
+        return stood_s[0]
 
     return got, anyio.run(whole)
 

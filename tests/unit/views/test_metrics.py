@@ -1,7 +1,7 @@
 """What Prometheus reads is right, named as it should be, and silent where nothing is known."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,8 +18,8 @@ from headway.views.metrics import estimate_quality, exposition
 from headway.views.node_document import node_shown
 from headway.views.node_table import state_text
 from headway.views.site_snapshot import RunProgress, SiteSnapshot
+from tests.unit.views.test_documents import NOON, RECORD
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NODE = Node("node-a", "gpu", Capacity(8.0, 64 * GIB, (Gpu("GPU-0", 0, "V100", 16 * GIB),)))
 HOST = HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
 GPU = GpuReading("GPU-0", 0, "V100", 16 * GIB, 2 * GIB, utilisation_frac=0.5)
@@ -29,13 +29,9 @@ LEASE = Lease(
 
 
 def run(state: RunState = RunState.WAITING, **changes: object) -> RunRecord:
-    base = RunRecord(
-        run_id="r1", name='my "run"', owner="me", team="t", pool="gpu", priority=0, job={},
-            queue="", preempted_for=None, preemptions=0,
-        state=state, attempt=1, resource=None, reason="", expected_start_at=None, node=None,
-        runtime=None, container=None, submitted_at=NOON - timedelta(hours=2), claimed_at=None,
-        started_at=None, ended_at=None, exit=None, prediction=None, demand=None,
-        demand_override=None, measurement=None,
+    base = replace(
+        RECORD, run_id="r1", name='my "run"', state=state, resource=None, started_at=None,
+        submitted_at=NOON - timedelta(hours=2), prediction=None,
     )  # fmt: skip
     return replace(base, **changes)  # type: ignore[arg-type]
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway.estimate.remaining.diagnostics import diagnose_points
-from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
 from headway.model.lease import Basis, Demand, GpuGrant, Lease
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
@@ -18,8 +17,9 @@ from headway.progress.straggler import Pace
 from headway.units import GIB, MIB
 from headway.views.run_history import RunHistory
 from headway.views.run_report import Section, ending, headline, markdown, run_report
+from tests.unit.views.test_documents import NOON
+from tests.unit.views.test_documents import RECORD as WAITING
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DONE = Exit(ExitKind.OK, 0, "done")
 KILLED = Exit(ExitKind.OUT_OF_MEMORY, 137, "killed at its host memory limit (exit 137)")
 DEMAND = Demand(GIB, 2.0, gpus=1, gpu_memory_bytes=3 * GIB, host_memory_basis=Basis.PREDICTED)
@@ -48,12 +48,10 @@ SECOND = AttemptRecord(
 )  # fmt: skip
 FAILURE = SilentFailure(Silent.GPU_UNUSED, "r1", "GPU-a", 0.0, 0.02, "holds GPU-a, 0.0% busy")
 JOB = {"image": "python:3.11", "command": ["python", "train.py"], "dataset": {"uri": "s3://b/d"}}
-RECORD = RunRecord(
-    run_id="r1", name="flights", owner="ada", team="vision", pool="gpu", queue="default",
-    priority=0, preempted_for=None, preemptions=0, job=JOB, state=RunState.ENDED, attempt=2,
-    resource=None, reason="", expected_start_at=None, node="node-a", runtime="docker",
-    container="c", submitted_at=NOON, claimed_at=after(71), started_at=after(72),
-    ended_at=after(172), exit=DONE, prediction=SAID, demand=DEMAND, demand_override=None,
+RECORD = replace(
+    WAITING, run_id="r1", owner="ada", team="vision", job=JOB, state=RunState.ENDED, resource=None,
+    reason="", node="node-a", runtime="docker", container="c", claimed_at=after(71),
+    started_at=after(72), ended_at=after(172), exit=DONE, prediction=SAID, demand=DEMAND,
     measurement=SECOND.measurement,
 )  # fmt: skip
 PAST = RunHistory(
