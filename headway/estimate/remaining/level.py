@@ -27,6 +27,8 @@ FEW_UNITS, MANY_UNITS = 60, 100
 """Runs of fewer units (epochs) have a first one that is hardly slower; of more, one as above."""
 SPIKE_SDS = 4.0
 """Standard deviations above both its neighbours at which an entry stands out."""
+FEW_SEEN = 3
+"""Of so few entries none is known to be usual."""
 UNSEEN_SD = 0.05
 """Standard deviation of the log by which the rest of a whole run leaves what was seen: what
 nothing has shown yet. With it four of five intervals hold on the made-up and the real runs."""
@@ -51,6 +53,34 @@ class Level:
     """Standard deviation of the log of the mean over what is left."""
     down: float
     """The same downwards, where it may be another: what was seen may be start-up."""
+
+
+def without_report_at_begin(seen: Intervals) -> Intervals:
+    """*seen* without a first entry much shorter than all others.
+
+    It is of a program that reports each unit as it begins: nothing was done in it.
+    """
+    others = seen.unit_s[1:]
+    begins = len(others) > 0 and seen.unit_s[0] * STARTUP_FACTOR < others.min()
+    return seen.since(1) if begins else seen
+
+
+def with_one_under_way(seen: Intervals, waited_s: float) -> Intervals | None:
+    """*seen* and what is under way, where it takes longer than the few that were seen; else None.
+
+    Args:
+        seen: Where it is more than a few entries, one that takes longer is a pause or a stall.
+        waited_s: Seconds since the last of them.
+    """
+    if len(seen.unit_s) > FEW_SEEN or waited_s <= (seen.units * seen.unit_s).max():
+        return None
+    units = float(np.median(seen.units))
+    longer = Intervals(
+        np.append(seen.units, units),
+        np.append(seen.unit_s, waited_s / units),
+        np.append(seen.end, seen.end[-1] + units),
+    )
+    return without_report_at_begin(longer)
 
 
 def startup_entries(seen: Intervals) -> int:

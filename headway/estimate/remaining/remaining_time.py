@@ -20,7 +20,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headway.estimate.remaining.history import History, Intervals
-from headway.estimate.remaining.level import QUANTILE_80, level_of, startup_entries
+from headway.estimate.remaining.level import (
+    QUANTILE_80,
+    level_of,
+    startup_entries,
+    with_one_under_way,
+    without_report_at_begin,
+)
 from headway.estimate.remaining.pauses import pause_flags, pauses_ahead
 
 PRIOR_SD = 0.5
@@ -118,22 +124,25 @@ class RemainingTime:
         if history.total is None or len(seen.unit_s) == 0:
             return self._prior_alone(t_s)
         left = history.total - history.done
-        speed = _Speed.of(seen, history.total, left)
         waited_s = max(t_s - history.t_s, 0.0)
+        seen = without_report_at_begin(seen)
+        usual = speed = _Speed.of(seen, history.total, left)
+        if (longer := with_one_under_way(seen, waited_s)) is not None:
+            speed = _Speed.of(longer, history.total, left)
         if history.before_first_epoch_end:
             speed = speed.before_an_end()
         remaining_s, up, down, basis = self._blend(speed, left, history.total)
         # The unit that is under way has used up part of its time already.
         credit_s = min(waited_s, speed.report_s, 0.9 * remaining_s)
         remaining_s -= credit_s
-        if waited_s > speed.stall_s:
+        if waited_s > usual.stall_s:
             basis = RemainingBasis.STALLED
         return RemainingEstimate(
             remaining_s,
             remaining_s / math.exp(QUANTILE_80 * down),
             remaining_s * math.exp(QUANTILE_80 * up),
             basis,
-            overdue=waited_s / speed.report_s,
+            overdue=waited_s / usual.report_s,
         )
 
     def _prior_alone(self, t_s: float) -> RemainingEstimate:

@@ -67,6 +67,26 @@ def test_two_alike_at_the_very_beginning_are_no_start_up() -> None:
     assert after([1.0, 1.1], 1000).remaining_s == pytest.approx(998.0, rel=0.1)
 
 
+@pytest.mark.parametrize("import_s", [0.05, 0.3])
+@pytest.mark.parametrize("prior_s", [None, 0.1])
+def test_a_program_that_reports_each_epoch_as_it_begins_has_done_none_yet(
+    import_s: float, prior_s: float | None
+) -> None:
+    """It said 0.2 s at the fifth of forty epochs of a second each."""
+    for seen in range(2, 8):
+        said = after([import_s] + [1.0] * (seen - 1), 40, prior_s=prior_s).remaining_s
+        assert said == pytest.approx(40.0 - seen, rel=0.2)
+
+
+def test_an_epoch_under_way_counts_once_it_is_longer_than_the_few_before_it() -> None:
+    first = follow([0.05], 40)
+    said = [first.at(0.05 + waited_s).remaining_s for waited_s in (0.0, 0.3, 0.9)]
+    assert said == pytest.approx([39 * 0.05, 38 * 0.3, 38 * 0.9], rel=0.2)
+    waits = follow([1.0, 1.0], 40).at(2.9)
+    assert waits.remaining_s == pytest.approx(37.1, rel=0.05)  # not longer than those before it
+    assert first.at(60.0).basis is RemainingBasis.STALLED
+
+
 def test_the_first_epoch_of_a_few_is_believed() -> None:
     assert after([60.0], 40).remaining_s == pytest.approx(39 * 60.0, rel=0.01)
 
