@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
+from weakref import WeakKeyDictionary
 
 from headway.estimate.starts import StartCalibration
 from headway.ledger.pools import PoolSnapshot
@@ -104,16 +106,25 @@ class PoolNow:
         return barred(self.waiting.gates, self.seen)(run)
 
 
+_KEPT: WeakKeyDictionary[Site, dict[str, Waiting]] = WeakKeyDictionary()
+"""What was read of each site's queues last: of thousands of runs only what changed is read anew."""
+_READING = Lock()
+
+
 def read_pool(site: Site, pool: str = "") -> PoolNow:
     """The pool now; *pool* empty for this node's."""
     pool = pool or site.settings.pool
-    gates, waiting = read_gates(site.ledger, pool), Waiting()
-    seen = site.ledger.pools.snapshot(pool, waiting.attempts())
-    nodes = {record.node.name for record in seen.nodes}
-    settings = site.policy_settings
-    waiting.go_by(settings, gates, nodes)
-    for record in seen.changed:
-        waiting.put(record, nodes)
+    gates, settings = read_gates(site.ledger, pool), site.policy_settings
+    with _READING:
+        kept = _KEPT.setdefault(site, {}).setdefault(pool, Waiting())
+        seen = site.ledger.pools.snapshot(pool, kept.versions())
+        nodes = {record.node.name for record in seen.nodes}
+        kept.go_by(settings, gates, nodes)
+        for run_id in kept.entries.keys() - seen.waiting.keys():
+            kept.remove(run_id)
+        for record in seen.changed:
+            kept.put(record, seen.waiting[record.run_id], nodes)
+        waiting = kept.copy()
     known = read_known(site.ledger, seen, settings)
     return PoolNow(waiting, seen, known, held_back(waiting, seen))
 

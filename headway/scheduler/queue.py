@@ -132,7 +132,7 @@ class PoolQueue:
             return Pass()
         site, waiting = self._site, self._waiting
         settings, gates = site.policy_settings, gates or read_gates(site.ledger, self._pool)
-        seen = site.ledger.pools.snapshot(self._pool, waiting.attempts())
+        seen = site.ledger.pools.snapshot(self._pool, waiting.versions())
         nodes = {record.node.name for record in seen.nodes}
         waiting.go_by(settings, gates, nodes)
         refused = self._keep_up(seen, nodes)
@@ -176,7 +176,7 @@ class PoolQueue:
             if told is None:
                 refused.append(record.run_id)
             else:
-                waiting.put(told, nodes)
+                waiting.put(told, seen.waiting[told.run_id], nodes)
         self.called |= intake.called
         return refused
 
@@ -218,7 +218,7 @@ class PoolQueue:
                         record.unleased, record.prediction, record.demand
                     )
             self._forget(record.run_id)
-            self._waiting.put(record, nodes)
+            self._waiting.put(record, seen.waiting[record.run_id], nodes)
         return bool(due)
 
     def _keep_turns(self, term: Term, queue: Queue[WaitingRun], seen: PoolSnapshot) -> None:

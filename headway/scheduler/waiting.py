@@ -2,9 +2,10 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from headway.estimate.usual import Kind, Usual
+from headway.ledger.pools import Version
 from headway.ledger.records import RunRecord
 from headway.model.lease import Demand
 from headway.model.run import Prediction
@@ -21,6 +22,7 @@ class Entry:
     record: RunRecord
     run: WaitingRun
     kind: Kind
+    version: Version
 
     def with_length(self, run: WaitingRun, usual: Usual) -> WaitingRun:
         """*run* with what its like last, where nothing was learnt of its own length."""
@@ -36,9 +38,16 @@ class Waiting:
         self.settings = PolicySettings()
         self.gates = Gates()
 
-    def attempts(self) -> dict[str, int]:
-        """The attempt of each run, as of which it is known."""
-        return {run_id: entry.record.attempt for run_id, entry in self.entries.items()}
+    def copy(self) -> Self:
+        """One that the next changes leave as it is."""
+        other = type(self)()
+        other.entries = dict(self.entries)
+        other.settings, other.gates = self.settings, self.gates
+        return other
+
+    def versions(self) -> dict[str, Version]:
+        """As what each run is known."""
+        return {run_id: entry.version for run_id, entry in self.entries.items()}
 
     def go_by(self, settings: PolicySettings, gates: Gates, nodes: Collection[str]) -> None:
         """Read the entries anew where an operator changed knobs or priorities."""
@@ -48,26 +57,29 @@ class Waiting:
             return
         for entry in self.entries.values():
             if entry.record.demand is not None:
-                self._enter(entry.record, entry.record.demand, nodes)
+                self._enter(entry.record, entry.record.demand, entry.version, nodes)
 
-    def put(self, record: RunRecord, nodes: Collection[str]) -> None:
+    def put(self, record: RunRecord, version: Version, nodes: Collection[str]) -> None:
         """*record* waits, or has changed; one of which no demand is known does not yet.
 
         Args:
             record: The run.
+            version: As the snapshot had it.
             nodes: Names of the pool's nodes: a work queue of such a name binds a run to it.
         """
         self.remove(record.run_id)
         if record.demand is not None:
-            self._enter(record, record.demand, nodes)
+            self._enter(record, record.demand, version, nodes)
 
     def remove(self, run_id: str) -> None:
         """The run waits no more."""
         self.entries.pop(run_id, None)
 
-    def _enter(self, record: RunRecord, demand: Demand, nodes: Collection[str]) -> None:
+    def _enter(
+        self, record: RunRecord, demand: Demand, version: Version, nodes: Collection[str]
+    ) -> None:
         run = self.as_waiting(record, demand, nodes)
-        self.entries[record.run_id] = Entry(record, run, kind_of_run(record))
+        self.entries[record.run_id] = Entry(record, run, kind_of_run(record), version)
 
     def as_waiting(
         self, record: RunRecord, demand: Demand, nodes: Collection[str] = ()

@@ -1,6 +1,7 @@
 """The runs that wait, as plain data with documented keys (docs/json.md)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -26,13 +27,19 @@ def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
         site: Where.
         pool: The pool; empty for this node's.
     """
-    waiting = site.ledger.runs.waiting(pool or site.settings.pool)
-    records = {run.run_id: run for run in waiting if run.suspended_at is None}
-    made = read_pool(site, pool).plan() if records else Plan()
+    now = read_pool(site, pool)
+    records = {run_id: entry.record for run_id, entry in now.waiting.entries.items()}
+    # Of those that were handed in a moment ago no demand is known yet.
+    records |= site.ledger.runs.of(list(now.seen.waiting.keys() - records.keys()))
+    for run_id, turn in now.seen.turns.items():
+        if run_id in records and turn.promised_at != records[run_id].promised_at:
+            records[run_id] = replace(records[run_id], promised_at=turn.promised_at)
+    made = now.plan() if records else Plan()
     planned = [entry for entry in (*made.entries, *made.behind) if entry.run_id in records]
     views = [waiting_view(e.position, records.pop(e.run_id), e) for e in planned]
-    behind = enumerate(records.values(), start=len(views) + 1)
-    return views + [waiting_view(position, record, None) for position, record in behind]
+    behind = sorted(records.values(), key=lambda run: (-run.priority, run.submitted_at, run.run_id))
+    others = enumerate(behind, start=len(views) + 1)
+    return views + [waiting_view(position, record, None) for position, record in others]
 
 
 def array_lines(site: Site, views: list[dict[str, Any]]) -> list[dict[str, Any]]:

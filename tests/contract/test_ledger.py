@@ -863,6 +863,17 @@ def turns(ledger: Ledger) -> tuple[Mapping[str, Turn], VirtualClock | None]:
     return seen.turns, seen.clock
 
 
+def test_a_demand_that_changes_within_an_attempt_is_a_change(ledger: Ledger) -> None:
+    """Who had read the run before would plan with what it asked for then."""
+    enqueue(ledger, "a")
+    ledger.runs.predict(Fence("a", 1), Prediction(), Demand(8 * GIB))
+    known = ledger.pools.snapshot("gpu", {}).waiting
+    assert ledger.pools.snapshot("gpu", known).changed == ()
+    ledger.runs.predict(Fence("a", 1), Prediction(), Demand(4 * GIB))
+    (changed,) = ledger.pools.snapshot("gpu", known).changed
+    assert changed.demand == Demand(4 * GIB)
+
+
 def test_a_tag_and_a_promise_are_given_once(ledger: Ledger) -> None:
     enqueue(ledger, "a")
     enqueue(ledger, "b")

@@ -53,7 +53,7 @@ RECORDS = [record("b", 5), record("a", 9), record("c", 1, team="blue")]
 
 def seen(turns: dict[str, Turn], clock: VirtualClock | None, *holders: RunRecord) -> PoolSnapshot:
     node = NodeRecord(NODE, "boot", "token", NOON, None)
-    waiting = {each.run_id: 1 for each in RECORDS}
+    waiting = {each.run_id: (1, 0) for each in RECORDS}
     return PoolSnapshot(NOON, (node,), (), holders, waiting, turns, clock, ())
 
 
@@ -61,7 +61,7 @@ def made(records: list[RunRecord], rows: PoolSnapshot, **teams: TeamSettings) ->
     waiting = Waiting()
     waiting.go_by(PolicySettings(teams=teams), Gates(), ())
     for each in records:
-        waiting.put(each, ())
+        waiting.put(each, (1, 0), ())
     return queue_of(waiting, rows, KNOWN)
 
 

@@ -22,7 +22,7 @@ def pool(known: Known = KNOWN, *, window: int = 64, prediction: bool = True) -> 
     waiting = Waiting()
     waiting.go_by(PolicySettings(window=window), Gates(), ())
     for each in RECORDS:
-        waiting.put(each if prediction else replace(each, prediction=None), ())
+        waiting.put(each if prediction else replace(each, prediction=None), (1, 0), ())
     return PoolNow(waiting, seen({}, None), known, {})
 
 

@@ -61,7 +61,7 @@ def said(starts: SaidStarts, at: timedelta, wait: timedelta) -> Stay:
     waiting = Waiting()
     waiting.go_by(PolicySettings(), Gates(), ())
     for each in RECORDS:
-        waiting.put(each, ())
+        waiting.put(each, (1, 0), ())
     rows = replace(seen({}, None), at=NOON + at)
     (entry,) = starts.keep(planned(at, wait), rows, waiting, StartCalibration()).entries
     assert isinstance(entry, Stay)
