@@ -309,7 +309,8 @@ def test_what_ended_in_the_queue_or_on_a_removed_node_is_told_by_any(ledger: Led
 
 
 def in_line(ledger: Ledger) -> dict[str, int]:
-    return dict(ledger.pools.snapshot("gpu", {}).waiting)
+    waiting = ledger.pools.snapshot("gpu", {}).waiting
+    return {run_id: attempt for run_id, (attempt, _) in waiting.items()}
 
 
 def test_a_suspended_run_waits_until_it_is_resumed(ledger: Ledger) -> None:
