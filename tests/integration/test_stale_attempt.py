@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -89,13 +90,22 @@ def alive(site: Site, attempt: int) -> bool:
 
 
 def test_it_leaves_when_its_node_was_removed_and_another_attempt_runs(
-    sites: tuple[Site, Site], flow: ThreadPoolExecutor
+    sites: tuple[Site, Site], flow: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = sites
+    granted = Event()
+
+    def state_once_granted(*args: Any) -> object:
+        """What the ledger says before is another answer: the run waits."""
+        assert granted.wait(60)
+        return state_of(*args)
+
+    monkeypatch.setattr(train, "state_of", state_once_granted)
     ends = start(flow, here)
     here.ledger.runs.requeue(fence_of(here.ledger, RUN), LOST)
     here.ledger.nodes.remove("here")
     lease = admit(there)
+    granted.set()
     newer = Attempt(there, RUN, JOB)
     newer.launch(lease, dict)
     before, begun = there.ledger.runs.get(RUN), there.ledger.leases.of_run(RUN)
