@@ -32,7 +32,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -45,7 +44,7 @@ sys.path.insert(0, str(ROOT))
 import psutil  # noqa: E402
 import psycopg  # noqa: E402
 from sqlalchemy import func  # noqa: E402
-from sqlmodel import Session, col, select  # noqa: E402
+from sqlmodel import col, select  # noqa: E402
 
 from headway.admin.environment import site_environment  # noqa: E402
 from headway.clock import SystemClock  # noqa: E402
@@ -54,7 +53,7 @@ from headway.ledger import Ledger  # noqa: E402
 from headway.ledger.tables import AttemptRow, LeaseGpuRow, LeaseRow, RunRow  # noqa: E402
 from headway.model.lease import Demand  # noqa: E402
 from headway.model.node import GpuReading  # noqa: E402
-from headway.model.run import Prediction, RunState  # noqa: E402
+from headway.model.run import RunState  # noqa: E402
 from headway.prefect.client import PrefectServer  # noqa: E402
 from headway.settings import Settings, read_settings  # noqa: E402
 from headway.site import Site  # noqa: E402
@@ -63,6 +62,7 @@ from headway.testing.telemetry import FakeGpus, FakeHost  # noqa: E402
 from headway.units import GIB  # noqa: E402
 from tests.support import postgresql  # noqa: E402
 from tests.support.burst import cpu_s, lowest_priority  # noqa: E402
+from tests.support.queued import fill_queue  # noqa: E402
 from tests.support.site import BIN, LiveSite, free_port, let_through, wait_for  # noqa: E402
 
 JOB = {
@@ -435,20 +435,8 @@ def fill(made: Bench, count: int) -> None:
         ids = [str(row[0]) for row in connection.execute(copied, (count, one)).fetchall()]
         connection.execute(states, (one,))
         connection.execute(joined)
-    now = made.ledger.now()
     demand = Demand(64 * 2**20, 1.0, gpus=1, gpu_memory_bytes=GIB)
-    rows = [
-        RunRow(
-            run_id=str(UUID(run_id)), name="waits", owner="me", team=f"team-{number % 5}",
-            pool="gpu", queue="default", priority=0, job=JOB, state=RunState.WAITING,
-            submitted_at=now - timedelta(days=1), prediction=Prediction(600.0, 300.0, 1200.0),
-            demand=demand,
-        )
-        for number, run_id in enumerate(ids)
-    ]  # fmt: skip
-    with Session(made.ledger.pools._database.engine) as session:  # noqa: SLF001
-        session.add_all(rows)
-        session.commit()
+    fill_queue(made.ledger, ids, JOB, demand)
     # Prefect offers them once they are known, as runs that have come one after the other are.
     wait_for(lambda: untagged(made.ledger) == 0, lambda: f"{untagged(made.ledger)} are not known")
     with psycopg.connect(made.server_database) as connection:

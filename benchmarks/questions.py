@@ -9,27 +9,24 @@ import argparse
 import statistics
 import tempfile
 import time
-from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
 import httpx
 from pydantic import SecretStr
-from sqlmodel import Session
 
 from headway.clock import SystemClock
 from headway.gateway.tokens import issue
 from headway.ledger import Ledger
-from headway.ledger.tables import RunRow
 from headway.model.access import Scope
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Gpu, Node
-from headway.model.run import Prediction, RunState
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB
 from tests.support import postgresql
 from tests.support.api import serving
+from tests.support.queued import fill_queue
 
 JOB = {
     "name": "waits", "image": "python:3.11", "command": ["python", "train.py"],
@@ -48,19 +45,7 @@ def fill(site: Site, count: int) -> None:
     gpus = tuple(Gpu(f"GPU-{index}", index, "A100", 2 * GIB) for index in range(8))
     node = Node("left", "gpu", Capacity(8.0, 64 * GIB, gpus))
     site.ledger.nodes.register(node, boot_id="boot", worker_token=site.worker_token)
-    now = site.ledger.now()
-    rows = [
-        RunRow(
-            run_id=run_id(number), name="waits", owner="me", team=f"team-{number % 5}", pool="gpu",
-            queue="default", priority=0, job=JOB, state=RunState.WAITING, demand=DEMAND,
-            submitted_at=now - timedelta(seconds=count - number),
-            prediction=Prediction(600.0, 300.0, 1200.0),
-        )
-        for number in range(count + 1)
-    ]  # fmt: skip
-    with Session(site.ledger.pools._database.engine) as session:  # noqa: SLF001
-        session.add_all(rows)
-        session.commit()
+    fill_queue(site.ledger, map(run_id, range(count + 1)), JOB, DEMAND)
     lease = site.ledger.leases.admit(run_id(0), "left", DEMAND, reading=None, ttl_s=900.0)
     assert isinstance(lease, Lease)
 

@@ -390,7 +390,11 @@ class Site:
             CeilingUnsafe: The ceiling cannot be trusted.
             InvalidInput: The block allows more than the ceiling.
         """
-        return check(with_real_roots(self._block), self.ceiling)
+        return self.within_ceiling(self._block)
+
+    def within_ceiling(self, policy: ContainerPolicy) -> ContainerPolicy:
+        """*policy*, with its real paths. Raises as `container_policy`."""
+        return check(with_real_roots(policy), self.ceiling)
 
     @property
     def _block(self) -> ContainerPolicy:
@@ -414,7 +418,7 @@ class Site:
         try:
             kept = self.adopted.get(POLICY)  # which the node's worker has read lately
             block = self._block if kept is None else ContainerPolicy.model_validate(kept)
-            check(with_real_roots(block), self.ceiling)
+            self.within_ceiling(block)
             self._check_container_user()
         except (CeilingUnsafe, InvalidInput, ValueError) as error:
             return str(error)

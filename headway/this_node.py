@@ -19,12 +19,11 @@ from headway.model.job_types import OWNER
 from headway.model.lease import Refuse
 from headway.model.node import Capacity, Gpu, Node, NodePorts, NodeReading, PortUse
 from headway.model.node_settings import NodeSettings
-from headway.policy.narrowing import check
 from headway.policy.network import network_of
 from headway.runtime.listening import listening_ports
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
-from headway.site import LINE, POLICY, POLICY_SETTINGS, Site, with_real_roots
+from headway.site import LINE, POLICY, POLICY_SETTINGS, Site
 from headway.telemetry.host import boot_id
 from headway.telemetry.reading import node_reading, with_owners
 
@@ -101,7 +100,7 @@ def _checked(site: Site, name: str, document: dict[str, Any]) -> dict[str, Any]:
 def _refuse_above(site: Site, policy: ContainerPolicy) -> None:
     """Raise `ValueError` where *policy* allows more than the ceiling, or a team more than it."""
     try:
-        check(with_real_roots(policy), site.ceiling)
+        site.within_ceiling(policy)
     except (CeilingUnsafe, InvalidInput) as error:
         raise ValueError(str(error)) from error
 

@@ -1,7 +1,7 @@
 """Nodes of the site, their readings, and what operators set."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from headway.errors import NodeNameTaken
 from headway.ledger.audit_log import Act, note
 from headway.ledger.codec import record
-from headway.ledger.columns import db_now, now
+from headway.ledger.columns import among, db_now, now
 from headway.ledger.database import Repository
 from headway.ledger.lease_rows import LIVE, release_all
 from headway.ledger.records import NodeRecord
@@ -106,10 +106,13 @@ class Nodes(Repository):
             row = _row(session, name)
             return None if row is None else node_record(row)
 
-    def all(self) -> list[NodeRecord]:
-        """Every node, by name."""
+    def all(self, names: Collection[str] | None = None) -> list[NodeRecord]:
+        """Every node, by name; with *names* those of them."""
+        query = of_the_site().order_by("name")
+        if names is not None:
+            query = query.where(among(NodeRow.name, names))
         with self._database.reading() as session:
-            return [node_record(row) for row in session.exec(of_the_site().order_by("name"))]
+            return [node_record(row) for row in session.exec(query)]
 
     def files_urls(self) -> list[str]:
         """Where the nodes serve files of runs; each node asks this often."""

@@ -124,6 +124,11 @@ def read_pool(site: Site, pool: str = "") -> PoolNow:
             kept.remove(run_id)
         for record in seen.changed:
             kept.put(record, seen.waiting[record.run_id], nodes)
+        for run_id, turn in seen.turns.items():
+            entry = kept.entries.get(run_id)
+            if entry is not None and entry.record.promised_at != turn.promised_at:
+                promised = replace(entry.record, promised_at=turn.promised_at)
+                kept.put(promised, entry.version, nodes)
         waiting = kept.copy()
     known = read_known(site.ledger, seen, settings)
     return PoolNow(waiting, seen, known, held_back(waiting, seen))

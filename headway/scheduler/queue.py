@@ -116,7 +116,7 @@ class PoolQueue:
         """Whether flow processes have taken up what held the last pass up."""
         ledger = self._site.ledger
         untaken = ledger.leases.untaken_claims(self._held_up)
-        records = (each for each in ledger.nodes.all() if each.node.name in self._held_up)
+        records = ledger.nodes.all(self._held_up)
         return any(room_of(record, untaken.get(record.node.name, 0)) for record in records)
 
     def run_pass(self, gates: Gates | None = None) -> Pass:

@@ -1,6 +1,7 @@
 """The runs that wait in a pool, kept from one pass to the next."""
 
 from collections.abc import Collection
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -13,6 +14,12 @@ from headway.policy.fit import WaitingRun
 from headway.policy.settings import PolicySettings
 from headway.scheduler.limits import Gates
 from headway.scheduler.snapshot import kind_of_run, length
+
+
+def _copy_of(run: WaitingRun) -> WaitingRun:
+    other = copy(run)
+    other.larger = tuple(map(copy, run.larger))
+    return other
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +46,12 @@ class Waiting:
         self.gates = Gates()
 
     def copy(self) -> Self:
-        """One that the next changes leave as it is."""
+        """One with runs of its own: a plan gives its runs tags and promises."""
         other = type(self)()
-        other.entries = dict(self.entries)
+        other.entries = {
+            run_id: replace(entry, run=_copy_of(entry.run))
+            for run_id, entry in self.entries.items()
+        }
         other.settings, other.gates = self.settings, self.gates
         return other
 

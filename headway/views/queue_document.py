@@ -1,7 +1,6 @@
 """The runs that wait, as plain data with documented keys (docs/json.md)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -31,9 +30,6 @@ def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
     records = {run_id: entry.record for run_id, entry in now.waiting.entries.items()}
     # Of those that were handed in a moment ago no demand is known yet.
     records |= site.ledger.runs.of(list(now.seen.waiting.keys() - records.keys()))
-    for run_id, turn in now.seen.turns.items():
-        if run_id in records and turn.promised_at != records[run_id].promised_at:
-            records[run_id] = replace(records[run_id], promised_at=turn.promised_at)
     made = now.plan() if records else Plan()
     planned = [entry for entry in (*made.entries, *made.behind) if entry.run_id in records]
     views = [waiting_view(e.position, records.pop(e.run_id), e) for e in planned]

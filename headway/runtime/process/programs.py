@@ -190,9 +190,8 @@ class ProcessRuntime:
             _start_shim(folder, ":".join(map(str, doors)))
         except (OSError, subprocess.SubprocessError) as error:  # EAGAIN, ENOMEM, a stuck disk
             raise RuntimeFailure(f"container {name} could not be started: {error}") from error
-        if not until(
-            running.exists, self._clock, 1.0, _POLL_S
-        ):  # another process may be at it just now
+        # Another process may be at it just now.
+        if not until(running.exists, self._clock, 1.0, _POLL_S):
             said = (folder / "shim.log").read_text(errors="replace").strip()[-500:]
             raise RuntimeFailure(f"container {name} could not be started: {said or 'no reason'}")
 

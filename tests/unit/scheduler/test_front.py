@@ -65,6 +65,16 @@ def made(records: list[RunRecord], rows: PoolSnapshot, **teams: TeamSettings) ->
     return queue_of(waiting, rows, KNOWN)
 
 
+def test_plans_of_two_who_ask_at_once_share_no_run() -> None:
+    """The one would plan with what the other is giving them."""
+    waiting = Waiting()
+    waiting.go_by(PolicySettings(), Gates(), ())
+    for each in RECORDS:
+        waiting.put(each, (1, 0), ())
+    queue_of(waiting.copy(), seen({}, None), KNOWN)
+    assert all(entry.run.tag is None for entry in waiting.entries.values())
+
+
 def test_every_node_computes_the_same_whatever_the_order_of_its_rows() -> None:
     rows = seen({}, None)
     one, other = made(RECORDS, rows), made(RECORDS[::-1], rows)
