@@ -18,7 +18,7 @@ from headway.run.attempt import Attempt
 from headway.site import Site
 from headway.worker.states import ended
 
-RETRY_S = 5.0
+_RETRY_S = 5.0
 _GOES_ON = frozenset({StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING})
 
 
@@ -44,7 +44,7 @@ def back_to_the_line(site: Site, run_id: str, state: State[Any]) -> None:
 
     Not where ledger or Prefect say otherwise by now: what the user wants must not be lost.
     """
-    soon = site.clock.now() + timedelta(seconds=RETRY_S)
+    soon = site.clock.now() + timedelta(seconds=_RETRY_S)
     again: State[Any] = Scheduled(scheduled_time=soon, name=state.name, message=state.message)
     # Where Prefect does not answer, the janitor schedules it again when it does.
     with suppress(httpx.HTTPError), get_client(sync_client=True) as client:

@@ -47,7 +47,6 @@ def run_part(site: Site, run_id: str, lease: int, meeting: Meeting) -> State[Any
     """Take *lease* for flow run *run_id*, and run it; SCHEDULED when it is to be tried again."""
     try:
         site.ledger.leases.take(lease, meeting.gang_id, meeting.attempt, run_id)
-        job = site.ledger.runs.get(run_id).job
     except LedgerUnreachable as error:
         # Its container may run already: a database that was away for a moment must not end it.
         return Scheduled(name="AwaitingRetry", message=str(error))
@@ -55,4 +54,4 @@ def run_part(site: Site, run_id: str, lease: int, meeting: Meeting) -> State[Any
         return Failed(message=f"nothing is held for this part any more: {error.cause}")
     except HeadwayError as error:
         return Failed(message=str(error))
-    return run_attempt(site, run_id, job, meeting)
+    return run_attempt(site, run_id, meeting)

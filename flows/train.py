@@ -17,12 +17,11 @@ from prefect.blocks.system import Secret
 from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import TerminationSignal
 from prefect.logging import get_run_logger
-from prefect.runtime import deployment, flow_run
+from prefect.runtime import flow_run
 from prefect.states import Failed, Scheduled
 
 from flows.display import Display, show_comparison, show_profile, show_report, show_session
 from flows.leaving import (
-    RETRY_S,
     back_to_the_line,
     deaf_to_sigterm,
     has_ended,
@@ -41,7 +40,6 @@ from headway.errors import (
     SiteUnreachable,
 )
 from headway.model.job import TrainingJob
-from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind, RunState
 from headway.model.session import serves_port, session_link
@@ -153,7 +151,7 @@ def clean_up(attempt: Attempt) -> None:
 
 
 @flow(name="train", validate_parameters=False, persist_result=False)
-def train(job: TrainingJob = DIGITS) -> State[Any]:
+def train(job: TrainingJob = DIGITS) -> State[Any]:  # noqa: ARG001 - the ledger has it
     """Train one job in a container as soon as this node has headroom for it.
 
     Give the job's image and command, and what it needs; headway predicts what
@@ -162,19 +160,14 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:
     site = current_site()
     run_id = str(flow_run.get_id())
     with hold_flow(site.settings.state_dir, run_id):
-        while True:
-            state = run_attempt(site, run_id, job)
-            if state.type is not StateType.SCHEDULED:
-                deaf_to_sigterm()  # until Prefect, which is told now, takes its handler away
-                return state
-            if deployment.id is not None:
-                back_to_the_line(site, run_id, state)
-            site.clock.sleep(RETRY_S)  # called as a function: nobody else would start it again
+        state = run_attempt(site, run_id)
+        if state.type is StateType.SCHEDULED:
+            back_to_the_line(site, run_id, state)
+        deaf_to_sigterm()  # until Prefect, which is told now, takes its handler away
+        return state
 
 
-def run_attempt(
-    site: Site, run_id: str, document: Any, meeting: Meeting | None = None
-) -> State[Any]:
+def run_attempt(site: Site, run_id: str, meeting: Meeting | None = None) -> State[Any]:
     """One attempt; its final state, or a SCHEDULED one when there is to be another.
 
     What the state says is what the ledger says by then: somebody else may have ended the run.
@@ -182,7 +175,6 @@ def run_attempt(
     Args:
         site: This node's.
         run_id: The flow run.
-        document: The job.
         meeting: Where a rank of a gang meets the others; None for the run that leads.
 
     Raises:
@@ -192,8 +184,7 @@ def run_attempt(
     leave = False
     charts: list[RunChart] = []
     try:
-        job = document if isinstance(document, TrainingJob) else job_from_document(document)
-        attempt = Attempt(site, run_id, job, meeting, planned=deployment.id is not None)
+        attempt = Attempt(site, run_id, meeting)
         return _steps(attempt, charts)
     except (LedgerUnreachable, EngineUnreachable) as error:
         leave = True  # nothing can be recorded or removed now; the next process goes on here

@@ -22,6 +22,8 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
         if attempt.lease is None:
             raise LeaseLost(attempt.run_id, attempt.number, "its container outlived it")
         return attempt.lease
+    if attempt.lease is None:
+        return Wait(Resource.TURN, "its claim was given back before its flow process began")
     prediction, demand = forecast(attempt)
     attempt.site.ledger.runs.predict(attempt.fence, prediction, demand)
     record, rank = attempt.record, attempt.is_rank
@@ -37,26 +39,10 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
     if refusal is not None:
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed)
     terms = lease_terms(attempt.site, prediction.runtime_high_s)
-    reading = read_node(attempt.site)
-    if attempt.lease is None and (attempt.planned or attempt.job.nodes > 1):
-        return Wait(Resource.TURN, "its claim was given back before its flow process began")
-    if attempt.lease is None:
-        answer = attempt.site.ledger.leases.admit(
-            attempt.run_id,
-            attempt.site.settings.node,
-            demand,
-            reading=reading,
-            port_ranges=attempt.site.port_ranges,
-            **terms,
-        )
-    else:
-        answer = attempt.site.ledger.leases.resize(
-            attempt.lease.fence, demand, reading=reading, **terms
-        )
+    answer = attempt.site.ledger.leases.resize(
+        attempt.lease.fence, demand, reading=read_node(attempt.site), **terms
+    )
     if isinstance(answer, Lease):
-        if answer.attempt != attempt.number:  # the next one has begun to wait meanwhile
-            attempt.site.ledger.leases.give_back(answer.fence)
-            raise LeaseLost(attempt.run_id, attempt.number, "another attempt has begun")
         attempt.lease = answer
         about = attempt.forecaster.gpu_type(answer)
         if about not in ("", "cpu", prediction.gpu_type):  # it was given another GPU after all

@@ -15,7 +15,7 @@ from headway.ledger.arrays import kept_array
 from headway.ledger.records import RunRecord
 from headway.model.array import Membership
 from headway.model.container_policy import GangNetwork, NetworkMode
-from headway.model.job import TrainingJob
+from headway.model.job_text import job_from_document
 from headway.model.lease import Fence, Lease, Refuse
 from headway.model.run import Prediction, RunState
 from headway.run.rendezvous import Meeting, own_address
@@ -53,48 +53,30 @@ def connected_note(settings: Settings, run_id: str) -> Path:
 class NodeAttempt:
     """The current attempt of one run, on this node: what is known of it."""
 
-    def __init__(
-        self,
-        site: Site,
-        run_id: str,
-        job: TrainingJob,
-        meeting: Meeting | None = None,
-        *,
-        planned: bool = False,
-    ) -> None:
-        """Take up the run; it is put into the ledger if it is not there yet.
+    def __init__(self, site: Site, run_id: str, meeting: Meeting | None = None) -> None:
+        """Take up the run, as the ledger has it.
 
         Args:
             site: This node's.
             run_id: The run.
-            job: What it runs.
             meeting: Where a rank of a gang meets the others.
-            planned: A worker has claimed it; without that claim it may not begin.
+
+        Raises:
+            RunUnknown: The ledger has no such run.
+            InvalidInput: Its job cannot be read any more.
+            LeaseLost: It has ended, or another node has it.
         """
         self.site = site
-        self.planned = planned
         self.run_id = run_id
-        named = Forecaster(site).on_base_image(job, job.team, site.settings.pool).job
-        site.ledger.runs.enqueue(
-            run_id,
-            named.document(),
-            name=job.name,
-            owner=job.owner,
-            team=job.team,
-            pool=site.settings.pool,
-            priority=0,
-            submitted_at=site.clock.now(),
-        )
         record = self.record
-        # The ledger's image counts: it was found when the run was handed in.
-        image = {"image": str(record.job["image"]), "python": ""} if job.python else {}
-        # A flow that nobody has claimed a lease for begins with the smallest of its sizes.
+        job = job_from_document(record.job)
+        # Where its claim was given back it is that of the smallest, and does not begin.
         self.size = (record.size or job.sizes[0]) if job.is_elastic else None
         """What was chosen of the sizes that its job allows; None where that has but one."""
         self.may_spread = max(size.nodes for size in job.sizes) > 1
         """Whether another attempt of it may be over several nodes."""
         own = job if self.size is None else job.of_size(self.size)
-        self.job = own.belonging_to(record.owner, record.team).model_copy(update=image)
+        self.job = own.belonging_to(record.owner, record.team)
         self.number = record.attempt
         self.override = record.demand_override or {}
         self.lease = self._take_up()

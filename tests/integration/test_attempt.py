@@ -55,6 +55,7 @@ from headway.views.run_report import markdown
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
 from tests.support.postgresql import with_ledger
+from tests.support.queued import begun, claim
 from tests.support.site import wait_for
 from tests.support.web import web_server
 
@@ -77,7 +78,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def test_what_runs_is_followed_though_it_would_not_be_admitted_any_more(site: Site) -> None:
-    first = Attempt(site, RUN, JOB)
+    first = begun(site, RUN, JOB)
     lease = first.admit()
     assert isinstance(lease, Lease)
     demand = site.ledger.runs.get(RUN).demand
@@ -91,9 +92,9 @@ def test_what_runs_is_followed_though_it_would_not_be_admitted_any_more(site: Si
     full = replace(here.node, reserve=all_of_it)
     site.ledger.nodes.register(full, boot_id="b", worker_token="w", identity=here.identity)
     with pytest.raises(ImpossibleDemand):
-        Attempt(site, RUN, JOB).admit()
+        begun(site, RUN, JOB).admit()
     site.runtime.start(create_container(site, RUN))
-    assert Attempt(site, RUN, JOB).admit() == lease
+    assert begun(site, RUN, JOB).admit() == lease
     assert site.ledger.runs.get(RUN).prediction == said
 
 
@@ -103,18 +104,18 @@ def test_a_run_that_came_by_no_gateway_gets_no_port_of_another_team(site: Site) 
         [("default", 30001, False), ("speech", 8080, False), ("speech", 30001, True)]
     ):
         job = JOB.model_copy(update={"team": team, "ports": (port,)})
-        attempt = Attempt(site, f"{RUN[:-1]}{number}", job)
+        attempt = begun(site, f"{RUN[:-1]}{number}", job)
         if free:
             assert isinstance(attempt.admit(), Lease)
             continue
         with pytest.raises(ImpossibleDemand, match=r"ports: got .*30000-30999"):
             attempt.admit()
-        assert site.ledger.leases.live() == []
+        release(site.ledger, attempt.run_id)
 
 
 def test_staging_counts_as_the_jobs_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     job = JOB.model_copy(update={"max_runtime": 5.0, "dataset": Dataset(uri="/data/set")})
-    attempt = Attempt(site, RUN, job)
+    attempt = begun(site, RUN, job)
 
     def stage(dataset: Dataset, run_id: str, **given: Any) -> None:
         raise StagingTimedOut(dataset.uri, given["limit_s"])
@@ -149,7 +150,7 @@ def test_several_data_sets_are_staged_mounted_and_told_of(site: Site, sources: P
         place.chmod(0o755)
     sets = {name: Dataset(uri=str(place)) for name, place in places.items()}
     job = JOB.model_copy(update={"dataset": sets.pop(""), "datasets": sets})
-    attempt = Attempt(site, RUN, job)
+    attempt = begun(site, RUN, job)
     staged = attempt.stage_data(lambda done, total: None)
     assert {name: each.path.name for name, each in staged.items()} == {
         "": "all.csv", "valid-set": "data", "again": "all.csv"
@@ -165,7 +166,7 @@ def test_several_data_sets_are_staged_mounted_and_told_of(site: Site, sources: P
     assert (told[""].read_text(), told["_AGAIN"].read_text()) == ("a,b\n", "a,b\n")
     assert (told["_VALID_SET"] / "one.csv").read_text() == "c,d,e\n"
     # Whoever takes over finds all of it there, which does not make it a hit.
-    Attempt(site, RUN, job).stage_data(lambda done, total: None)
+    begun(site, RUN, job).stage_data(lambda done, total: None)
     came = {each.name: each.was_there for each in site.ledger.staged.of_run(RUN)}
     assert came == {"": False, "again": True, "valid-set": False}
     assert all(each.run_ids == (RUN,) for each in site.ledger.staged.list("here"))
@@ -188,7 +189,7 @@ def test_a_run_tells_from_which_node_its_data_came(site: Site, tmp_path: Path) -
     serve_on(other, "127.0.0.1", secured=False)
     with web_server(b"a,b\n" * 1000) as address:
         job = JOB.model_copy(update={"dataset": Dataset(uri=f"{address}/set.csv")})
-        attempt = Attempt(site, RUN, job)
+        attempt = begun(site, RUN, job)
         cache = other.cache_for(attempt.user, other.policy_for(attempt.record.team))
         cache.stage(job.dataset, "another run", progress=lambda done, total: None)
         staged = attempt.stage_data(lambda done, total: None)[""]
@@ -205,7 +206,7 @@ def test_a_run_tells_from_which_node_its_data_came(site: Site, tmp_path: Path) -
 
 def test_a_program_finds_its_config_as_files_that_it_may_not_change(site: Site) -> None:
     config = {"arch": {"layers": [4, {"norm": None}]}, "trainer": {"lr": 1e-5, "resume": "no"}}
-    attempt = Attempt(site, RUN, JOB.model_copy(update={"config": config}))
+    attempt = begun(site, RUN, JOB.model_copy(update={"config": config}))
     lease = attempt.admit()
     assert isinstance(lease, Lease)
     spec = container_spec(attempt, lease)
@@ -221,7 +222,7 @@ def test_a_program_has_the_variables_of_the_site_unless_its_job_sets_them(site: 
     proxy, index = "http://proxy.example.org:3128", "https://pypi.example.org/simple"
     adopt(site, POLICY, {"environment": {"HTTPS_PROXY": proxy, "UV_DEFAULT_INDEX": index}})
     own = JOB.model_copy(update={"env": {"UV_DEFAULT_INDEX": "https://own.example.org/simple"}})
-    attempt = Attempt(site, RUN, own)
+    attempt = begun(site, RUN, own)
     lease = attempt.admit()
     assert isinstance(lease, Lease)
     env = container_spec(attempt, lease).env
@@ -239,7 +240,7 @@ def test_a_part_of_a_gang_is_told_which_files_it_has(site: Site, sources: Path) 
     wide = Resources(host_memory="64MiB", cpus=0.1, nodes=2)
     job = JOB.model_copy(update={"dataset": dataset, "resources": wide})
     assert job.declared_data_bytes == MIB
-    attempt = Attempt(site, RUN, job, Meeting(RUN, 1, "127.0.0.1", 29500, 1, 2))
+    attempt = begun(site, RUN, job, Meeting(RUN, 1, "127.0.0.1", 29500, 1, 2))
     staged = attempt.stage_data(lambda done, total: None)[""]
     assert sorted(path.name for path in staged.path.iterdir()) == ["one", "two"]
     attempt.job = JOB  # alone, it needs no network of gangs
@@ -266,7 +267,7 @@ def test_a_launcher_on_one_node_is_told_its_hosts(site: Site) -> None:
     """As it is on several: a job that gives a range of nodes has one command."""
     command = ["horovodrun", "-np", "2", "--hostfile", "{hosts}", "python", "train.py"]
     job = JOB.model_copy(update={"launch": Launch.HOROVOD, "command": command})
-    attempt = Attempt(site, RUN, job)
+    attempt = begun(site, RUN, job)
     lease = attempt.admit()
     assert isinstance(lease, Lease)
     spec = container_spec(attempt, lease)
@@ -278,7 +279,7 @@ def test_a_launcher_on_one_node_is_told_its_hosts(site: Site) -> None:
 def test_the_data_set_that_cannot_be_staged_is_named(site: Site, sources: Path) -> None:
     (sources / "empty").touch(0o755)
     sets = {"valid": Dataset(uri=str(sources / "empty"))}
-    attempt = Attempt(site, RUN, JOB.model_copy(update={"datasets": sets}))
+    attempt = begun(site, RUN, JOB.model_copy(update={"datasets": sets}))
     with pytest.raises(InvalidInput, match=r"^datasets.valid.uri: got "):
         attempt.stage_data(lambda done, total: None)
 
@@ -290,12 +291,12 @@ def test_what_a_member_has_put_is_staged_for_its_team_alone(site: Site) -> None:
     site.upload_chunks.put(JOB.team, data)
     site.ledger.uploads.put(JOB.team, "set", "ada", put)
     job = JOB.model_copy(update={"dataset": Dataset(uri="headway://set")})
-    attempt = Attempt(site, RUN, job)
+    attempt = begun(site, RUN, job)
     path = attempt.stage_data(lambda done, total: None)[""].path
     assert (path.name, path.read_bytes()) == ("all.csv", data)
     uid = int((attempt.user or f"{os.geteuid()}:").split(":")[0])
     assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (uid, 0o400)
-    theirs = Attempt(site, RUN.replace("1", "2"), job.model_copy(update={"team": "speech"}))
+    theirs = begun(site, RUN.replace("1", "2"), job.model_copy(update={"team": "speech"}))
     with pytest.raises(SourceMissing, match="team speech has none of this name"):
         theirs.stage_data(lambda done, total: None)
 
@@ -311,7 +312,7 @@ def test_gpus_of_one_node_have_a_process_each_on_cpus_that_are_near(
     join_site(site)
     wants = {"gpus": 2, "sharing": Sharing.WHOLE, "host_memory": "64MiB", "cpus": len(near)}
     job = JOB.model_copy(update={"resources": Resources(**wants)})
-    attempt = Attempt(site, RUN, job)
+    attempt = begun(site, RUN, job)
     lease = attempt.admit()
     assert isinstance(lease, Lease)
     spec = container_spec(attempt, lease)
@@ -327,7 +328,7 @@ def test_gpus_of_one_node_have_a_process_each_on_cpus_that_are_near(
 
 
 def test_training_has_what_staging_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempt = Attempt(site, RUN, JOB.model_copy(update={"max_runtime": 10.0}))
+    attempt = begun(site, RUN, JOB.model_copy(update={"max_runtime": 10.0}))
     assert attempt._time_left_s() == 10.0
     began = site.clock.now()
     steps = [
@@ -336,12 +337,12 @@ def test_training_has_what_staging_left(site: Site, monkeypatch: pytest.MonkeyPa
     ]
     monkeypatch.setattr(site.ledger.steps, "of_run", lambda _: steps)
     assert attempt._time_left_s() == 6.0
-    assert Attempt(site, RUN, JOB)._time_left_s() is None
+    assert begun(site, RUN.replace("1", "2"), JOB)._time_left_s() is None
 
 
 def test_what_a_run_holds_of_the_host_is_read_with_the_node(site: Site) -> None:
     """Else its memory would count as a stranger's beside what it was granted."""
-    assert isinstance(Attempt(site, RUN, JOB).admit(), Lease)
+    assert isinstance(begun(site, RUN, JOB).admit(), Lease)
     site.runtime.start(create_container(site, RUN))
     held = wait_for(
         lambda: read_node(site).run_host_bytes.get(RUN),
@@ -405,7 +406,7 @@ def settled(attempt: Attempt, followed: Followed) -> Exit:
 def test_out_of_gpu_memory_gets_a_larger_gpu_teaches_and_ends_with_the_largest(
     gpu_site: Site,
 ) -> None:
-    first = Attempt(gpu_site, RUN, ON_A_GPU)
+    first = begun(gpu_site, RUN, ON_A_GPU)
     lease = run_once(first)
     assert [(it.uuid, it.sharing) for it in lease.gpus] == [("GPU-0", Sharing.WHOLE)]
     assert first.prediction.gpu_type == "NVIDIA T4"
@@ -414,7 +415,7 @@ def test_out_of_gpu_memory_gets_a_larger_gpu_teaches_and_ends_with_the_largest(
     assert "it held 15.0 GiB and asked for 2.0 GiB more" in exit_.message
     assert exit_.message.endswith("it is tried again with a whole GPU of at least 34.0 GiB")
 
-    second = Attempt(gpu_site, RUN, ON_A_GPU)
+    second = begun(gpu_site, RUN, ON_A_GPU)
     assert second.number == 2
     assert [it.uuid for it in run_once(second).gpus] == ["GPU-1"]
     assert second.prediction.gpu_type == "NVIDIA A100-SXM4-80GB"
@@ -433,7 +434,7 @@ def test_out_of_gpu_memory_gets_a_larger_gpu_teaches_and_ends_with_the_largest(
 
 
 def test_a_short_trial_tells_how_much_of_a_gpu_the_real_run_needs(gpu_site: Site) -> None:
-    trial = Attempt(gpu_site, RUN, ON_A_GPU.model_copy(update={"max_runtime": 60.0}))
+    trial = begun(gpu_site, RUN, ON_A_GPU.model_copy(update={"max_runtime": 60.0}))
     lease = run_once(trial)
     assert lease.gpus[0].sharing is Sharing.WHOLE
     points = [ProgressPoint(1.0, 1), ProgressPoint(2.0, 2)]
@@ -462,7 +463,7 @@ SHARES = ON_A_GPU.model_copy(
 def test_a_run_that_others_kept_from_its_grant_is_not_given_more(
     gpu_site: Site, pid: int | None
 ) -> None:
-    attempt = Attempt(gpu_site, RUN, SHARES)
+    attempt = begun(gpu_site, RUN, SHARES)
     (grant,) = run_once(attempt).gpus
     # The driver may name no process: once the run is gone all that is in use is others'.
     held = () if pid is None else (GpuProcess(pid, 60 * GIB),)
@@ -474,7 +475,7 @@ def test_a_run_that_others_kept_from_its_grant_is_not_given_more(
     assert exit_.message.endswith("it is tried again where there is room")
     assert gpu_site.ledger.runs.get(RUN).demand_override is None
     assert gpu_site.ledger.traces.count() == 0
-    waits = Attempt(gpu_site, RUN, SHARES).admit()
+    waits = claim(gpu_site, RUN, SHARES)
     assert not isinstance(waits, Lease)
     assert "20.0 GiB" in waits.reason
 
@@ -487,7 +488,7 @@ def test_a_run_of_which_nothing_is_known_gets_twice_the_memory_and_then_all_ther
     heartbeat(site, read_node(site))  # what strangers use is known
     killed: list[int] = []
     while not killed or site.ledger.runs.get(RUN).state is RunState.WAITING:
-        attempt = Attempt(site, RUN, job)
+        attempt = begun(site, RUN, job)
         killed.append(run_once(attempt).host_memory_bytes)
         assert attempt.number == len(killed) <= 20
         exit_ = settled(attempt, ended(attempt, 137, log="", oom=True))
@@ -503,7 +504,7 @@ def test_a_run_on_gpus_of_several_kinds_teaches_nothing(gpu_site: Site) -> None:
     job = ON_A_GPU.model_copy(
         update={"resources": Resources(host_memory="64MiB", cpus=0.1, gpus=2)}
     )
-    attempt = Attempt(gpu_site, RUN, job)
+    attempt = begun(gpu_site, RUN, job)
     lease = run_once(attempt)
     assert Forecaster(gpu_site).gpu_type(lease) == ""
     assert settled(attempt, ended(attempt, 0)).kind is ExitKind.OK
@@ -524,7 +525,7 @@ def test_a_forecast_is_about_the_gpu_that_is_granted(gpu_site: Site) -> None:
     assert (said.gpu_type, said.runtime_s) == ("NVIDIA T4", pytest.approx(900))
     assert (demand.gpu_memory_bytes, demand.gpu_memory_basis) == (10 * GIB, Basis.PREDICTED)
     gpu_site.gpus.show("GPU-0", used_bytes=15 * GIB)  # a stranger is on the T4
-    attempt = Attempt(gpu_site, RUN, ON_A_GPU)
+    attempt = begun(gpu_site, RUN, ON_A_GPU)
     assert [it.uuid for it in run_once(attempt).gpus] == ["GPU-1"]
     assert attempt.prediction.runtime_s == pytest.approx(60)
     assert settled(attempt, ended(attempt, 0)).kind is ExitKind.OK
@@ -548,7 +549,7 @@ def test_a_guess_is_small_and_within_the_node_that_the_run_may_go_to(site: Site)
 
 def test_what_the_guard_stopped_is_tried_again_as_the_sites_fault(site: Site) -> None:
     """Its program ended with 143 or with 0, as it does when it is told to stop."""
-    attempt = Attempt(site, RUN, JOB)
+    attempt = begun(site, RUN, JOB)
     lease = attempt.admit()
     assert isinstance(lease, Lease)
     site.runtime.start(create_container(site, RUN))
@@ -563,15 +564,14 @@ def test_what_the_guard_stopped_is_tried_again_as_the_sites_fault(site: Site) ->
 
 
 def test_a_flow_process_that_comes_after_its_claim_was_given_back_may_not_begin(site: Site) -> None:
-    claimed = Attempt(site, RUN, JOB)
+    claimed = begun(site, RUN, JOB)
     lease = claimed.admit()
     assert isinstance(lease, Lease)
     site.ledger.leases.give_back(lease.fence)
-    late = Attempt(site, RUN, JOB, planned=True)
+    late = Attempt(site, RUN)
     answer = late.admit()
     assert isinstance(answer, Wait)
     assert "given back before its flow process began" in answer.reason
     late.give_back(answer)
     assert site.ledger.runs.get(RUN).state is RunState.WAITING
     assert site.ledger.leases.live() == []
-    assert isinstance(Attempt(site, RUN, JOB).admit(), Lease)  # called as a function: by itself

@@ -12,12 +12,12 @@ from headway.errors import CeilingUnsafe, InvalidInput, PolicyViolation
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Lease, Wait
 from headway.prefect.client import PrefectServer
-from headway.run.attempt import Attempt
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.testing.telemetry import FakeGpus
 from headway.this_node import adopt, join_site, read_node
 from tests.support.postgresql import with_ledger
+from tests.support.queued import begun, claim
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a ceiling is root's")
 
@@ -101,17 +101,17 @@ def test_one_that_cannot_be_trusted_is_refused(
 def test_a_node_without_one_that_is_trusted_starts_nothing_and_goes_on(
     site: Site, ceiling: Path
 ) -> None:
-    first = Attempt(site, RUN, JOB)
+    first = begun(site, RUN, JOB)
     lease = first.admit()
     assert isinstance(lease, Lease)
     first.launch(lease, dict)
     open_to_all(ceiling)
     assert "only root may change" in read_node(site).closed
-    waits = Attempt(site, NEXT, JOB).admit()
+    waits = claim(site, NEXT, JOB)
     assert isinstance(waits, Wait)
     assert "cannot be trusted" in waits.reason
     # What runs is followed and cleaned up all the same.
-    again = Attempt(site, RUN, JOB)
+    again = begun(site, RUN, JOB)
     again.stage_data(lambda *_: None)
     found_again = again.admit()
     assert isinstance(found_again, Lease)
@@ -147,7 +147,7 @@ def test_what_a_block_allowed_before_there_was_a_ceiling_closes_the_node(
 
 
 def test_an_image_that_only_the_ceiling_forbids_is_not_started(site: Site) -> None:
-    attempt = Attempt(site, RUN, JOB.model_copy(update={"image": "other:1"}))
+    attempt = begun(site, RUN, JOB.model_copy(update={"image": "other:1"}))
     lease = attempt.admit()
     assert isinstance(lease, Lease)
     with pytest.raises(PolicyViolation, match=r"give one of image:\*"):

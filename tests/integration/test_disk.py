@@ -11,13 +11,13 @@ from headway.clock import SystemClock
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Lease
 from headway.model.run import Exit, ExitKind, RunState
-from headway.run.attempt import Attempt
 from headway.run.follow import Watched
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.this_node import adopt, join_site
 from headway.units import GIB, MIB
 from tests.support.postgresql import with_ledger
+from tests.support.queued import begun
 
 RUN = "00000000-0000-4000-8000-000000000007"
 VOLUME_IMAGE = "headway-test/volume:local"
@@ -71,7 +71,7 @@ def run(
         resources=Resources(host_memory="64MiB", cpus=0.5, disk=disk),
         **more,  # type: ignore[arg-type]
     )
-    attempt = Attempt(site, RUN, job)
+    attempt = begun(site, RUN, job)
     lease = attempt.admit()
     assert isinstance(lease, Lease)
     followed = attempt.train(lease, dict, Silent())

@@ -19,7 +19,6 @@ from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.model.size import Size
 from headway.model.trace import Trace
 from headway.node.grants import NodeGrants
-from headway.run.attempt import Attempt
 from headway.run.followed import Followed
 from headway.run.here import CHECKPOINT_FOLDER, checkpoint_age_s
 from headway.run.spec import container_spec, size_variables
@@ -38,7 +37,7 @@ from headway.views.run_report import markdown
 from tests.support.fence import fence_of, release
 from tests.support.leading import leading
 from tests.support.postgresql import with_ledger
-from tests.support.queued import enqueue
+from tests.support.queued import begun, enqueue
 
 GPU = "NVIDIA A100-SXM4-80GB"
 RUN = "00000000-0000-4000-8000-000000000001"
@@ -108,7 +107,7 @@ def test_it_starts_with_what_there_is_and_goes_on_with_what_is_left(site: Site) 
     assert (record.nodes, record.size) == (2, Size(2, 1)), "it waits for the least"
     assert line.run_pass().granted == (RUN,)
     assert held(site) == {"head": 2, "one": 2, "two": 2}
-    first = Attempt(site, RUN, JOB, planned=True)
+    first = begun(site, RUN, JOB)
     assert (first.job.nodes, first.job.gpus) == (3, 2)
     lease = first.admit()
     assert isinstance(lease, Lease)
@@ -128,7 +127,7 @@ def test_it_starts_with_what_there_is_and_goes_on_with_what_is_left(site: Site) 
     assert line.run_pass().granted == (RUN,)
     assert held(site) == {"head": 2, "one": 2}
     assert site.ledger.runs.get(RUN).node == "head", "where its checkpoint is"
-    second = Attempt(site, RUN, JOB, planned=True)
+    second = begun(site, RUN, JOB)
     assert (second.number, second.job.nodes, second.job.gpus) == (2, 2, 2)
     report = markdown(history_of(site, site.ledger.runs.get(RUN)))
     assert "3 nodes with 2 GPUs each" in report
@@ -224,7 +223,7 @@ def running_on_two(site: Site, line: PoolQueue) -> Path:
     """It runs on two nodes, since the third was away; its newest checkpoint is new."""
     site.ledger.nodes.set_state("two", NodeState.DRAINING, "new fan")
     assert line.run_pass().granted == (RUN,)
-    attempt = Attempt(site, RUN, JOB, planned=True)
+    attempt = begun(site, RUN, JOB)
     lease = attempt.admit()
     assert isinstance(lease, Lease)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
@@ -273,7 +272,7 @@ def test_it_grows_at_a_checkpoint_into_room_that_nobody_waits_for(site: Site) ->
     assert stopped(site, line) == [RUN]
     assert stopped(site, line) == [RUN], "until it is gone"
 
-    attempt = Attempt(site, RUN, JOB, planned=True)
+    attempt = begun(site, RUN, JOB)
     at = site.ledger.now()
     status = ContainerStatus("c", RUN, 1, ContainerState.EXITED, 0, started_at=at, ended_at=at)
     exit_, _ = attempt.settle(Followed(status, False, 60.0, "", None))
@@ -305,11 +304,6 @@ def test_a_quota_keeps_it_from_growing(site: Site) -> None:
     assert stopped(site, line) == []
 
 
-def test_a_flow_that_nobody_planned_takes_the_least(site: Site) -> None:
-    attempt = Attempt(site, RUN, JOB.model_copy(update={"resources": Resources(gpus="1-2")}))
-    assert (attempt.job.gpus, attempt.size) == (1, Size(1, 1))
-
-
 def test_what_a_program_is_told_of_its_size() -> None:
     assert size_variables(Size(1, 4)) == {"HEADWAY_NODES": "1", "HEADWAY_GPUS": "4"}
 
@@ -317,7 +311,7 @@ def test_what_a_program_is_told_of_its_size() -> None:
 def test_a_program_that_has_shrunk_to_one_node_finds_what_it_found_on_two(site: Site) -> None:
     """As `python train.py` does with `init_process_group`, without `torchrun`."""
     narrow = Resources(host_memory="64MiB", cpus=0.1, nodes="1-2")
-    attempt = Attempt(site, RUN, JOB.model_copy(update={"resources": narrow}))
+    attempt = begun(site, RUN, JOB.model_copy(update={"resources": narrow}))
     lease = attempt.admit()
     assert isinstance(lease, Lease)
     told = container_spec(attempt, lease).env

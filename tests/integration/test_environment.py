@@ -19,6 +19,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.trees import remove
 from tests.support.postgresql import with_ledger
+from tests.support.queued import begun
 from tests.support.small_wheel import small_wheel
 
 PROGRAM = """\
@@ -76,7 +77,7 @@ def job(site: Site, tmp_path: Path) -> TrainingJob:
 
 
 def admitted(site: Site, job: TrainingJob, number: int) -> tuple[Attempt, Lease, Environment]:
-    attempt = Attempt(site, f"00000000-0000-4000-8000-00000000000{number}", job)
+    attempt = begun(site, f"00000000-0000-4000-8000-00000000000{number}", job)
     lease = attempt.admit()
     assert isinstance(lease, Lease)
     wanted = environment_of(attempt)
@@ -100,7 +101,7 @@ def test_who_takes_over_goes_on_with_what_makes_it(site: Site, job: TrainingJob)
         site.runtime.create(wanted.maker(lease))
     first._begin(lease)
     site.runtime.start(first.container)
-    second = Attempt(site, first.run_id, job)
+    second = begun(site, first.run_id, job)
     said = trained(second, lease)
     assert said.count(b"making the environment of requirements.txt") == 1
     assert said.count(b"small 1.0") == 1

@@ -30,6 +30,7 @@ from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.this_node import adopt, join_site
 from headway.units import MIB
 from tests.support.postgresql import with_ledger
+from tests.support.queued import enqueue
 
 RANK = "00000000-0000-4000-8000-000000000002"
 GANG = "00000000-0000-4000-8000-000000000001"
@@ -60,13 +61,13 @@ def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) 
 
 
 def granted(site: Site, job: TrainingJob = JOB) -> tuple[Attempt, Lease]:
-    Attempt(site, GANG, job)  # puts it into the queue
+    enqueue(site, GANG, job)
     demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1, ports=(6006,))
     lease = site.ledger.leases.admit(
         GANG, "head", demand, reading=None, ttl_s=60.0, others=["other"]
     )
     assert isinstance(lease, Lease)
-    return Attempt(site, GANG, job), lease
+    return Attempt(site, GANG), lease
 
 
 def ready_parts(site: Site) -> None:
@@ -99,7 +100,7 @@ def test_the_parts_are_told_the_address_of_a_head_that_runs(
     assert place == f"{status.address}:{spec.env['MASTER_PORT']}"
     assert spec.ports == {6006: 6006}
     # Whoever takes the flow over tells the same.
-    assert start(Attempt(site, GANG, JOB), lease) == place
+    assert start(Attempt(site, GANG), lease) == place
 
 
 def test_a_head_that_has_ended_tells_no_place(site: Site, machine: FakeMachine) -> None:
@@ -192,11 +193,13 @@ def test_a_gang_without_a_network_is_refused_before_it_is_queued(site: Site) -> 
         refuse_impossible(site, read, pool="", queue="")
     assert str(refused.value).startswith("job.yaml:5 resources.nodes: got 2; this site has no net")
     assert "gang_network of the block headway-container-policy/site" in str(refused.value)
-    # And once more where it is claimed, should the policy have changed meanwhile.
-    with pytest.raises(ImpossibleDemand, match="gang_network"):
-        Attempt(site, GANG, JOB).admit()
     adopt(site, POLICY, {"gang_network": "gangs"})
     refuse_impossible(site, read, pool="", queue="")
+    # And once more where it begins, should the policy have changed meanwhile.
+    attempt, _ = granted(site)
+    adopt(site, POLICY, {})
+    with pytest.raises(ImpossibleDemand, match="gang_network"):
+        attempt.admit()
 
 
 def test_the_nodes_own_network_for_all_is_no_policy_without_an_auth_string(

@@ -31,6 +31,7 @@ from headway.this_node import join_site
 from headway.units import MIB
 from tests.support import mpi_image, netns
 from tests.support.postgresql import new_ledger
+from tests.support.queued import enqueue
 
 GANG, RANK = (f"00000000-0000-4000-8000-00000000000{number}" for number in (1, 2))
 PLACES = ["10.0.0.5:29500", "10.0.0.6:29500"]
@@ -70,7 +71,7 @@ def parts(tmp_path: Path) -> Iterator[tuple[Attempt, Attempt]]:
         launch=Launch.HOROVOD,
         resources=Resources(nodes=2, host_memory="64MiB", cpus=0.1),
     )
-    Attempt(head, GANG, job)
+    enqueue(head, GANG, job)
     demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
     terms = {"reading": None, "ttl_s": 600.0}
     assert isinstance(
@@ -78,10 +79,9 @@ def parts(tmp_path: Path) -> Iterator[tuple[Attempt, Attempt]]:
     )
     (held,) = head.ledger.leases.untaken(GANG)
     head.ledger.leases.take(held.lease_id, GANG, 1, RANK)
-    first = Attempt(head, GANG, job, Meeting(GANG, 1, "10.0.0.5", 29500, 0, 2))
-    other = Attempt(
-        Site(homes[1], SystemClock()), RANK, job, Meeting(GANG, 1, "10.0.0.5", 29500, 1, 2)
-    )
+    first = Attempt(head, GANG, Meeting(GANG, 1, "10.0.0.5", 29500, 0, 2))
+    meeting = Meeting(GANG, 1, "10.0.0.5", 29500, 1, 2)
+    other = Attempt(Site(homes[1], SystemClock()), RANK, meeting)
     for attempt, place in zip((first, other), PLACES, strict=True):
         attempt.folder.parent.mkdir(parents=True, exist_ok=True)
         attempt.site.ledger.runs.placed(attempt.fence, place)

@@ -41,7 +41,7 @@ def attempt(site: Site) -> Attempt:
     """A run's first attempt, which holds a lease."""
     enqueue(site, RUN, JOB)
     grant(site)
-    return Attempt(site, RUN, JOB)
+    return Attempt(site, RUN)
 
 
 def grant(site: Site) -> Lease:

@@ -42,6 +42,7 @@ from headway.units import MIB
 from tests.support.fence import fence_of, release
 from tests.support.leading import term_of
 from tests.support.postgresql import with_ledger
+from tests.support.queued import claim, enqueue
 
 GANG = "00000000-0000-4000-8000-000000000001"
 RANK = "00000000-0000-4000-8000-000000000002"
@@ -69,11 +70,11 @@ def site(tmp_path: Path) -> Site:
 def attempt(site: Site, request: pytest.FixtureRequest) -> Attempt:
     """Of `JOB`, or of the test's parameter."""
     job = getattr(request, "param", JOB)
-    Attempt(site, GANG, job)  # puts it into the queue
+    enqueue(site, GANG, job)
     terms = {"reading": None, "ttl_s": 60.0, "others": ["one", "two"]}
     lease = site.ledger.leases.admit(GANG, "head", DEMAND, **terms)
     assert isinstance(lease, Lease)
-    attempt = Attempt(site, GANG, job)
+    attempt = Attempt(site, GANG)
     meeting = attempt.meet(lease)
     assert meeting is not None
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
@@ -122,7 +123,8 @@ def test_a_rank_leaves_when_its_gang_is_over(site: Site, attempt: Attempt) -> No
 
 
 def test_a_gang_whose_claim_was_given_back_waits_for_the_plan(site: Site) -> None:
-    answer = Attempt(site, GANG, JOB).admit()
+    enqueue(site, GANG, JOB)
+    answer = Attempt(site, GANG).admit()
     assert isinstance(answer, Wait)
     assert answer.resource is Resource.TURN
     assert site.ledger.leases.live() == []
@@ -227,7 +229,7 @@ def test_a_gang_whose_leader_is_lost_and_has_no_retry_left_ends_and_others_say_s
 
 def test_a_run_on_one_lost_node_waits_for_an_operator(site: Site) -> None:
     alone = JOB.model_copy(update={"resources": Resources(host_memory="64MiB", cpus=0.1)})
-    lease = Attempt(site, GANG, alone).admit()
+    lease = claim(site, GANG, alone)
     assert isinstance(lease, Lease)
     unheard(site, "head", renewed_s=10 * site.settings.lease_ttl_s)
     other = Site(site.settings.model_copy(update={"node": "two"}), SystemClock())
@@ -340,7 +342,7 @@ def test_a_part_that_brought_its_data_once_more_does_not_start_either(
         came = Staging(1, "", held.node, "/data/set", 1, 1.0, False, listing)
         site.ledger.staged.note(held.fence, came)
     other = Site(site.settings.model_copy(update={"node": "one"}), SystemClock())
-    part = Attempt(other, RANK, JOB, Meeting(GANG, 1, "", 0, 1, 3))
+    part = Attempt(other, RANK, Meeting(GANG, 1, "", 0, 1, 3))
     part.job = part.job.model_copy(update={"dataset": data})
     assert why_parts_differ(part) is None
     again = Staging(1, "", "one", "/data/set", 2, 1.0, False, "b")

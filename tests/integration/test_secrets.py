@@ -24,6 +24,7 @@ from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.this_node import adopt, join_site
 from tests.support.postgresql import with_ledger
+from tests.support.queued import begun
 from tests.support.site import LiveSite, wait_for
 
 RUN = "00000000-0000-4000-8000-000000000005"
@@ -75,7 +76,7 @@ class Listener:
 
 
 def train(site: Site, listener: Listener, command: str = PROGRAM) -> tuple[Attempt, Followed]:
-    attempt = Attempt(site, RUN, job(command))
+    attempt = begun(site, RUN, job(command))
     attempt.stage_data(lambda *_: None)
     lease = attempt.admit()
     assert isinstance(lease, Lease)
@@ -151,7 +152,7 @@ def test_what_a_killed_flow_left_is_removed(site: Site) -> None:
 
 
 def test_a_block_that_jobs_may_not_use_is_refused_before_anything_is_done(site: Site) -> None:
-    attempt = Attempt(site, RUN, job(block="admin-password"))
+    attempt = begun(site, RUN, job(block="admin-password"))
     with pytest.raises(InvalidInput) as refused:
         attempt.stage_data(lambda *_: None)
     assert str(refused.value) == (
@@ -166,7 +167,7 @@ def test_a_block_that_jobs_may_not_use_is_refused_before_anything_is_done(site: 
 
 
 def test_a_secret_that_cannot_be_struck_out_starts_nothing(site: Site) -> None:
-    attempt = Attempt(site, RUN, job())
+    attempt = begun(site, RUN, job())
     lease = attempt.admit()
     assert isinstance(lease, Lease)
     with pytest.raises(InvalidInput, match="4 to 65536 characters"):

@@ -71,7 +71,7 @@ def start(flow: ThreadPoolExecutor, site: Site) -> Future[Any]:
     """Claim the run here and follow it, until its container runs."""
     enqueue(site, RUN, JOB)
     admit(site)
-    ends = flow.submit(train.run_attempt, site, RUN, JOB)
+    ends = flow.submit(train.run_attempt, site, RUN)
     wait_for(lambda: alive(site, 1), lambda: ends)
     return ends
 
@@ -106,7 +106,7 @@ def test_it_leaves_when_its_node_was_removed_and_another_attempt_runs(
     here.ledger.nodes.remove("here")
     lease = admit(there)
     granted.set()
-    newer = Attempt(there, RUN, JOB)
+    newer = Attempt(there, RUN)
     newer.launch(lease, dict)
     before, begun = there.ledger.runs.get(RUN), there.ledger.leases.of_run(RUN)
     with pytest.raises(Abort, match="attempt 1 of run"):
@@ -136,7 +136,7 @@ def test_what_a_newer_attempt_has_on_this_node_stays(sites: tuple[Site, Site]) -
     here, _ = sites
     enqueue(here, RUN, JOB)
     admit(here)
-    stale = Attempt(here, RUN, JOB)
+    stale = Attempt(here, RUN)
     here.ledger.leases.give_back(stale.fence)
     newer = admit(here)
     here.ledger.staged.record("here", "key", "/data/set", 5, "a" * 64)

@@ -28,6 +28,7 @@ from headway.this_node import adopt, join_site
 from samples.local_image import BUSYBOX, build
 from tests.support import dockerd
 from tests.support.postgresql import with_ledger
+from tests.support.queued import begun
 from tests.support.site import let_through
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -114,7 +115,7 @@ def attempt_of(site: Site, run_id: str, team: str, command: str, **more: Any) ->
         resources=Resources(host_memory="64MiB", cpus=0.1),
         **more,
     )
-    return Attempt(site, run_id, job)
+    return begun(site, run_id, job)
 
 
 def granted(attempt: Attempt) -> Lease:
@@ -207,8 +208,9 @@ def test_the_second_team_stages_none_of_it(site: Site, first: Attempt, tmp_path:
     (own / "set.csv").write_text(WORDS)
     os.chown(own, *(int(part) for part in first.user.split(":")))
     own.chmod(0o700)
-    for place in (*kept(first), own / "set.csv"):
-        attempt = attempt_of(site, SECOND, "speech", "true", dataset=Dataset(uri=str(place)))
+    for number, place in enumerate((*kept(first), own / "set.csv")):
+        run_id = f"{SECOND[:-4]}{number:04}"
+        attempt = attempt_of(site, run_id, "speech", "true", dataset=Dataset(uri=str(place)))
         with pytest.raises(SourceMissing, match=r"belongs to headway|Permission denied"):
             attempt.stage_data(lambda *_: None)
     same = Dataset(uri=str(tmp_path / "set.csv"))  # public at its source: a copy of its own

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 from headway.clock import SystemClock
-from headway.model.job_text import job_from_document
 from headway.model.prefect_view import PrefectView
 from headway.node.janitor import Janitor
 from headway.node.mending import PrefectRun
@@ -33,7 +32,7 @@ def main(home: Path, run_id: str) -> None:
         if run.attempt > 1 and site.ledger.leases.of_run(run_id) is None:
             break
         if run.attempt == 1 and Action.RESCHEDULE in {each.action for each in told}:
-            follow(settings, run_id, job_from_document(run.job))
+            follow(settings, run_id)
     print(boot_id())
     site.ledger.close()
 

@@ -15,7 +15,6 @@ from prefect.exceptions import Abort, TerminationSignal
 from flows import leaving, train
 from flows.steps import KeptResult
 from headway.clock import SystemClock
-from headway.model.job import TrainingJob
 from headway.node.flowlock import hold_flow
 from headway.settings import Settings
 from headway.site import Site
@@ -25,32 +24,29 @@ STEPS = ("stage_data", "admit", "train_container", "update_estimates", "clean_up
 
 
 def begin_flow(
-    settings: Settings, run_id: str, job: TrainingJob, engine: str = "", namespace: str = ""
+    settings: Settings, run_id: str, engine: str = "", namespace: str = ""
 ) -> ForkServerProcess:
     """Start the flow of a run.
 
     Args:
         settings: Its node's.
         run_id: The run.
-        job: What it runs.
         engine: Where it reaches the container engine; the usual one if empty.
         namespace: Network namespace that it is in; that of the test if empty.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])  # what it imports takes seconds
-    process = context.Process(
-        target=_flow, args=(settings, run_id, job, engine, namespace), daemon=True
-    )
+    process = context.Process(target=_flow, args=(settings, run_id, engine, namespace), daemon=True)
     process.start()
     return process
 
 
-def _flow(settings: Settings, run_id: str, job: TrainingJob, engine: str, namespace: str) -> None:
+def _flow(settings: Settings, run_id: str, engine: str, namespace: str) -> None:
     with inside(namespace) if namespace else nullcontext():
-        follow(settings, run_id, job, engine)
+        follow(settings, run_id, engine)
 
 
-def follow(settings: Settings, run_id: str, job: TrainingJob, engine: str = "") -> None:
+def follow(settings: Settings, run_id: str, engine: str = "") -> None:
     """Be the flow of a run, in this process."""
     if engine:
         os.environ["DOCKER_HOST"] = engine
@@ -61,7 +57,7 @@ def follow(settings: Settings, run_id: str, job: TrainingJob, engine: str = "") 
     site = Site(settings, SystemClock())
     try:
         with hold_flow(settings.state_dir, run_id):
-            train.run_attempt(site, run_id, job)
+            train.run_attempt(site, run_id)
     except (Abort, TerminationSignal) as error:
         logging.getLogger("flow").info("it leaves: %s", error)
 

@@ -51,11 +51,11 @@ class OneRun:
     def submit(self, seconds: float, image: str = "image:1") -> None:
         """Put the run into the queue and start it; its program lasts *seconds*."""
         program = f"echo start; sleep {seconds}; echo end"
-        self.job = TrainingJob(
+        job = TrainingJob(
             name="job", image=image, command=["sh", "-c", program], stop_grace="1s",
             resources=Resources(host_memory="64MiB", cpus=0.1),
         )  # fmt: skip
-        enqueue(self.site, self.run_id, self.job)
+        enqueue(self.site, self.run_id, job)
         self.start()
 
     def start(self) -> None:
@@ -70,7 +70,7 @@ class OneRun:
             )
             assert isinstance(lease, Lease), lease
         self.flows.append(
-            begin_flow(self.site.settings, self.run_id, self.job, self._engine, self._namespace)
+            begin_flow(self.site.settings, self.run_id, self._engine, self._namespace)
         )
 
     def look(self) -> None:

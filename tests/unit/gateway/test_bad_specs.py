@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from prefect.client.schemas.objects import StateType
 
-from flows.train import run_attempt
 from headway.cli.main import headway
+from headway.scheduler.intake import Intake, Offer
+from headway.scheduler.limits import Gates
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.bad_specs import (
     NO_TEXT,
@@ -60,13 +60,15 @@ def _no_fields(line: str) -> bool:
 
 
 def test_so_it_is_in_a_flow_that_an_operator_has_started(tmp_path: Path) -> None:
-    """By Prefect's own API: its first step ends it, with that line as the state's message."""
+    """By Prefect's own API: whoever plans refuses it, with that line as the state's message."""
+    found = [(each, values_of(each)) for each in listed()[: -len(list(of_this_site()))]]
+    specs = {str(number): each for number, (each, values) in enumerate(found) if values}
     with small_site(tmp_path) as site:
-        found = [(each, values_of(each)) for each in listed()[: -len(list(of_this_site()))]]
-        said = [(each, run_attempt(site, "run", values)) for each, values in found if values]
-    assert len(said) > 270
-    assert {state.type for _, state in said} == {StateType.FAILED}
-    assert [(e, s.message) for e, s in said if not is_about(s.message or "", e.field)] == []
+        now = site.ledger.now()
+        offers = (Offer(each, each, found[int(each)][1], now) for each in specs)
+        said = Intake(site, "gpu", Gates()).take_in(offers).refused
+    assert len(said) == len(specs) > 270
+    assert [(said[at], e) for at, e in specs.items() if not is_about(said[at], e.field)] == []
 
 
 def test_so_it_is_at_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
