@@ -38,7 +38,7 @@ from headway.settings import Settings  # noqa: E402
 from headway.site import Site  # noqa: E402
 from headway.units import GIB  # noqa: E402
 from tests.support import postgresql  # noqa: E402
-from tests.support.leading import leading  # noqa: E402
+from tests.support.leading import admit_in_term, leading  # noqa: E402
 from tests.support.site import live_site, sleeper  # noqa: E402
 
 DEMAND = Demand(16 * GIB)
@@ -76,7 +76,7 @@ def looks(
     node = Node("n0", "gpu", Capacity(8, 16 * GIB))
     site.ledger.nodes.register(node, boot_id="b", worker_token="w")
     run(site.ledger, UUID(int=1), RunState.WAITING)
-    held = site.ledger.leases.admit(str(UUID(int=1)), "n0", DEMAND, reading=None, ttl_s=3600)
+    held = admit_in_term(site.ledger, str(UUID(int=1)), "n0", DEMAND, ttl_s=3600)
     assert isinstance(held, Lease)
     fill(site.ledger, asked.members)
     queue, found = leading(site), []

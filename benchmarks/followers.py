@@ -30,6 +30,7 @@ from headway.site import Site
 from headway.units import GIB
 from tests.support import postgresql
 from tests.support.api import serving
+from tests.support.leading import admit_in_term
 
 RUN = "0b9a7b4e-5a33-4c8f-9a51-0c4b6c0f3f11"
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
@@ -54,7 +55,7 @@ def be_node(folder: Path, ready: "multiprocessing.Queue[str]") -> None:
         RUN, JOB, name="digits", owner="ada", team="vision", pool="gpu", priority=0,
         submitted_at=at,
     )  # fmt: skip
-    lease = site.ledger.leases.admit(RUN, "left", Demand(GIB), reading=None, ttl_s=900.0)
+    lease = admit_in_term(site.ledger, RUN, "left", Demand(GIB), ttl_s=900.0)
     assert isinstance(lease, Lease)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=900.0)
     serve_on(site, "127.0.0.1", secured=True)

@@ -26,6 +26,7 @@ from headway.site import Site
 from headway.units import GIB
 from tests.support import postgresql
 from tests.support.api import serving
+from tests.support.leading import admit_in_term
 from tests.support.queued import fill_queue
 
 JOB = {
@@ -46,7 +47,7 @@ def fill(site: Site, count: int) -> None:
     node = Node("left", "gpu", Capacity(8.0, 64 * GIB, gpus))
     site.ledger.nodes.register(node, boot_id="boot", worker_token=site.worker_token)
     fill_queue(site.ledger, map(run_id, range(count + 1)), JOB, DEMAND)
-    lease = site.ledger.leases.admit(run_id(0), "left", DEMAND, reading=None, ttl_s=900.0)
+    lease = admit_in_term(site.ledger, run_id(0), "left", DEMAND, ttl_s=900.0)
     assert isinstance(lease, Lease)
 
 

@@ -47,6 +47,7 @@ from headway.site import Site  # noqa: E402
 from headway.this_node import join_site  # noqa: E402
 from headway.units import MIB  # noqa: E402
 from tests.support import postgresql  # noqa: E402
+from tests.support.leading import admit_in_term  # noqa: E402
 from tests.support.site import wait_for  # noqa: E402
 
 PROGRAM = "import time\nwhile True:\n    print(time.time(), flush=True)\n    time.sleep(0.02)\n"
@@ -111,7 +112,7 @@ class Node:
         """Claim the run for this node."""
         demand = Demand(128 * MIB, 0.1)
         ttl_s = self.site.settings.lease_ttl_s
-        lease = self.site.ledger.leases.admit(run_id, self.name, demand, reading=None, ttl_s=ttl_s)
+        lease = admit_in_term(self.site.ledger, run_id, self.name, demand, ttl_s=ttl_s)
         if not isinstance(lease, Lease):
             raise RuntimeError(lease.reason)
 

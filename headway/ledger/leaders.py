@@ -70,14 +70,12 @@ def _leader(row: LeaderRow, moment: datetime) -> Leader:
     return Leader(Term(row.pool, row.term), row.node, row.holder, left_s)
 
 
-def in_term(session: Session, term: Term | None) -> None:
-    """Keep *term* from ending until the transaction has; None for who acts for itself alone.
+def in_term(session: Session, term: Term) -> None:
+    """Keep *term* from ending until the transaction has.
 
     Raises:
         TermOver: Another term has begun.
     """
-    if term is None:
-        return
     query = select(LeaderRow.term).where(col(LeaderRow.pool) == term.pool)
     found = session.exec(query.with_for_update(read=True)).one_or_none()
     if found != term.number:

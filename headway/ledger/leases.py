@@ -53,9 +53,8 @@ class Leases(LeaseReads):
         node: str,
         demand: Demand,
         *,
-        reading: NodeReading | None,
+        term: Term,
         ttl_s: float,
-        term: Term | None = None,
         others: Sequence[str] = (),
         port_ranges: Mapping[str, NumberRange] = MappingProxyType({}),
         utilisation_limit: float = 1.0,
@@ -74,19 +73,16 @@ class Leases(LeaseReads):
         Args:
             run_id: A run in the queue.
             node: Where it would run; of a gang, where rank 0 would.
-            demand: What it needs there, and on each of *others*.
-            reading: *node* now; can only make headroom smaller. The others go
-                by what the ledger has of them.
+            demand: What it needs there, and on each of *others*; their readings in the ledger can
+                only make headroom smaller.
+            term: In which the scheduler grants it. The database refuses a lease without it.
             ttl_s: The leases expire so long after their last renewal.
-            term: In which the scheduler grants it, by the ledger's readings, and calls *node*; None
-                where a flow asks for itself.
             others: Nodes of the ranks 1, 2, …
             port_ranges: Of the teams that have a range of their own: from it alone, and without
                 one from none of these, come the ports that the job leaves to the node.
             utilisation_limit: See `policy.admission.judge`.
             predicted_high_s: Upper quantile of the runtime, for backfill.
-            start_limit_s: Within so long a flow process has to `take_up` the claim; None
-                where one asks for itself.
+            start_limit_s: Within so long a flow process has to `take_up` the claim.
             said: What is predicted with *demand*, where that is another of the sizes that the run
                 may have than the one it waited with: both are kept with the claim.
 
@@ -113,7 +109,7 @@ class Leases(LeaseReads):
             admits, busy = [], {}
             for name in names:
                 record = node_record(rows[name])
-                seen = reading if name == node and term is None else record.reading
+                seen = record.reading
                 busy[name] = seen.busy_ports if seen is not None else ()
                 live = live_leases(session, [name])
                 headroom = compute_headroom(
@@ -135,6 +131,7 @@ class Leases(LeaseReads):
                     gang_rank=rank,
                     attempt=run.attempt,
                     node=name,
+                    term=term.number,
                     token=token_hex(16),
                     host_memory_bytes=demand.host_memory_bytes,
                     cpus=demand.cpus,
@@ -158,8 +155,7 @@ class Leases(LeaseReads):
             note_claim(session, run)
             run.resource, run.reason, run.expected_start_at = None, "", None
             session.flush()
-            if term is not None:
-                call(session, node)  # each at once: its program begins while others are granted
+            call(session, node)  # at once: its program begins while others are granted
             return lease_from(session, leases[0])
 
     def take_up(self, fence: Fence) -> None:

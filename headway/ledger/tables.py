@@ -208,6 +208,9 @@ class LeaseRow(SQLModel, table=True):
     """Above 0: held for a part of the run on another node, which has not begun there yet."""
     attempt: int
     node: str = Field(max_length=63, foreign_key="node.name")
+    term: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
+    """In which the leader of the node's pool granted it, else the database refuses the row; 0 for
+    one of a version before."""
     token: str
     host_memory_bytes: int = Field(sa_type=BigInteger)
     cpus: float

@@ -68,7 +68,6 @@ def grant_starts(site: Site, term: Term, made: Plan, seen: PoolSnapshot, gates: 
             node,
             demand,
             said=said if said.sizes else None,
-            reading=None,
             term=term,
             others=[admit.node for admit in start.admits[1:]],
             port_ranges=ranges,

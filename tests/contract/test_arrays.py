@@ -13,6 +13,7 @@ from headway.model.array import Array
 from headway.model.lease import Demand, Lease, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.units import GIB
+from tests.support.leading import admit_in_term
 from tests.support.on_ledger import enqueue, join
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,7 +33,7 @@ def joined(ledger: Ledger, array: ArrayRecord, index: int) -> str:
 
 
 def granted(ledger: Ledger, run_id: str) -> Lease | Wait:
-    return ledger.leases.admit(run_id, "node-a", Demand(GIB), reading=None, ttl_s=60.0)
+    return admit_in_term(ledger, run_id, "node-a", Demand(GIB))
 
 
 def ended(ledger: Ledger, run_id: str, kind: ExitKind = ExitKind.OK) -> None:

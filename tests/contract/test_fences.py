@@ -25,7 +25,7 @@ from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.model.trace import Trace
 from headway.units import GIB
 from tests.support.fence import fence_of, release
-from tests.support.leading import term_in
+from tests.support.leading import admit_in_term, term_in
 from tests.support.on_ledger import NOON, enqueue, granted, join
 
 OK = Exit(ExitKind.OK, 0, "done")
@@ -243,7 +243,7 @@ def test_a_retry_is_one_attempt_however_often_it_is_asked(ledger: Ledger) -> Non
     assert (run.state, run.attempt, run.exit, run.ended_at) == (RunState.WAITING, 2, None, None)
     assert run.told_end_at is None
     assert run.measurement is None
-    answer = ledger.leases.admit("a", "node-a", DEMAND, reading=None, ttl_s=60.0)
+    answer = admit_in_term(ledger, "a", "node-a", DEMAND)
     assert isinstance(answer, Wait)  # the container before is not removed yet
     ledger.leases.release(fence)
     second = admit(ledger, "node-b")
@@ -265,7 +265,7 @@ def test_only_an_ended_run_that_can_wait_is_tried_again(ledger: Ledger) -> None:
         with pytest.raises(IllegalTransition) as caught:
             put_back("a", 1)
         assert (caught.value.found, caught.value.wanted) == ("waiting", "waiting")
-    ledger.leases.admit("a", "node-a", DEMAND, reading=None, ttl_s=60.0, others=["node-b"])
+    admit_in_term(ledger, "a", "node-a", DEMAND, others=["node-b"])
     with pytest.raises(IllegalTransition):
         ledger.runs.retry("a", 1)
     (held,) = ledger.leases.untaken("a")
@@ -323,7 +323,7 @@ def test_a_suspended_run_waits_until_it_is_resumed(ledger: Ledger) -> None:
     assert run.suspended_at is not None
     ledger.leases.release(fence)
     assert in_line(ledger) == {}
-    answer = ledger.leases.admit("a", "node-a", DEMAND, reading=None, ttl_s=60.0)
+    answer = admit_in_term(ledger, "a", "node-a", DEMAND)
     assert isinstance(answer, Wait)
     assert "suspended" in answer.reason
     assert ledger.runs.resume("a")

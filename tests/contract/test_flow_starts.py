@@ -5,6 +5,7 @@ import pytest
 from headway.ledger import Ledger
 from headway.model.lease import Demand
 from headway.units import GIB
+from tests.support.leading import admit_in_term
 from tests.support.on_ledger import enqueue, join
 
 
@@ -29,9 +30,7 @@ def test_what_is_no_run_of_the_ledger_is_not_counted(ledger: Ledger) -> None:
 def test_a_lease_waits_longer_for_a_flow_process_that_its_node_has_begun(ledger: Ledger) -> None:
     join(ledger, "here")
     for run_id in ("a", "b"):
-        ledger.leases.admit(
-            run_id, "here", Demand(GIB), reading=None, ttl_s=60.0, start_limit_s=30.0
-        )
+        admit_in_term(ledger, run_id, "here", Demand(GIB), start_limit_s=30.0)
     ledger.flow_starts.note("a", 3600.0, 180.0)
     due = {each.run_id: each.start_by for each in ledger.leases.unstarted("here")}
     assert (due["a"] - due["b"]).total_seconds() == pytest.approx(150.0, abs=30.0)

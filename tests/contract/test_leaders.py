@@ -5,12 +5,22 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 
-from headway.errors import TermOver
+from headway.errors import LedgerError, TermOver
 from headway.ledger import Ledger
 from headway.ledger.leaders import in_term
 from headway.ledger.tables import LeaderRow
+from headway.model.lease import Demand, Lease
 from headway.model.term import Leader, Term
+from headway.units import GIB
+from tests.support.on_ledger import enqueue, join
+
+OLD_WORKERS_GRANT = text(
+    "INSERT INTO lease (run_id, attempt, node, token, host_memory_bytes, cpus, disk_bytes,"
+    " granted_at, expires_at, lent, gang_rank) VALUES (:run, 1, 'node-a', 'token', 1, 1, 0,"
+    " CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, false, :rank)"
+)
 
 
 def contend(ledger: Ledger, node: str, after_s: float = 0.0, holder: str = "") -> Leader:
@@ -114,3 +124,31 @@ def test_a_term_does_not_end_in_the_middle_of_a_write(ledger: Ledger) -> None:
         assert not done.wait(0.3)
     thread.join(20)
     assert done.is_set()
+
+
+def test_a_lease_without_the_term_of_its_pools_leader_is_refused(ledger: Ledger) -> None:
+    """A worker of a version before, which still runs, grants for itself and names no term."""
+    join(ledger)
+    enqueue(ledger, "a")
+
+    def refused(rank: int) -> bool:
+        with (
+            pytest.raises(LedgerError, match="a lease on node-a in term 0"),
+            ledger._database.transaction() as session,
+        ):
+            session.execute(OLD_WORKERS_GRANT, {"run": "a", "rank": rank})
+        return ledger.leases.live() == []
+
+    assert refused(rank=0)  # nobody has led the pool yet
+    first = contend(ledger, "a").term
+    other_pool = ledger.leaders.contend("cpu", "b", "worker", ttl_s=10.0).term
+    assert refused(rank=0)
+    assert refused(rank=1)
+    silent(ledger, 3600.0)
+    second = contend(ledger, "b").term
+    with pytest.raises(TermOver):
+        ledger.leases.admit("a", "node-a", Demand(GIB), term=first, ttl_s=60.0)
+    with pytest.raises(LedgerError, match="a lease on node-a in term 1, where the term is 2"):
+        ledger.leases.admit("a", "node-a", Demand(GIB), term=other_pool, ttl_s=60.0)
+    lease = ledger.leases.admit("a", "node-a", Demand(GIB), term=second, ttl_s=60.0)
+    assert isinstance(lease, Lease)

@@ -66,12 +66,12 @@ from headway.model.turn import Turn, VirtualClock
 from headway.policy.lending import LEND_AFTER_S
 from headway.units import GIB
 from tests.support.fence import fence_of, release
-from tests.support.leading import term_in
+from tests.support.leading import admit_in_term, term_in
 from tests.support.on_ledger import NOON, enqueue
 
 SECOND_LEASE = (
-    "INSERT INTO lease (run_id, attempt, node, token, host_memory_bytes, cpus, granted_at,"
-    " expires_at) SELECT run_id, attempt, node, 'x', 1, 1, granted_at, expires_at FROM lease"
+    "INSERT INTO lease (run_id, attempt, node, term, token, host_memory_bytes, cpus, granted_at,"
+    " expires_at) SELECT run_id, attempt, node, term, 'x', 1, 1, granted_at, expires_at FROM lease"
 )
 OK = Exit(ExitKind.OK, 0, "done")
 NODE = Node(
@@ -89,7 +89,7 @@ def _has_a_node(ledger: Ledger) -> None:
 
 def admit(ledger: Ledger, run_id: str, demand: Demand | None = None) -> Lease | Wait:
     wanted = demand or Demand(8 * GIB)
-    return ledger.leases.admit(run_id, "node-a", wanted, reading=None, ttl_s=60.0)
+    return admit_in_term(ledger, run_id, "node-a", wanted)
 
 
 def granted(ledger: Ledger, run_id: str, demand: Demand | None = None) -> Lease:
@@ -161,7 +161,7 @@ def test_what_does_not_fit_waits_with_the_numbers(ledger: Ledger) -> None:
 
 def test_an_expired_lease_still_counts(ledger: Ledger) -> None:
     enqueue(ledger, "a")
-    lease = ledger.leases.admit("a", "node-a", Demand(20 * GIB), reading=None, ttl_s=-1.0)
+    lease = admit_in_term(ledger, "a", "node-a", Demand(20 * GIB), ttl_s=-1.0)
     assert isinstance(lease, Lease)
     assert lease.expires_at < ledger.now()
     enqueue(ledger, "b")
@@ -173,10 +173,10 @@ def test_a_lease_keeps_the_disk_it_was_promised(ledger: Ledger) -> None:
     for run_id in ("a", "b"):
         enqueue(ledger, run_id)
     wanted = Demand(GIB, disk_bytes=30 * GIB)
-    first = ledger.leases.admit("a", "node-a", wanted, reading=reading, ttl_s=60)
+    first = admit_in_term(ledger, "a", "node-a", wanted, reading=reading)
     assert isinstance(first, Lease)
     assert first.disk_bytes == 30 * GIB
-    second = ledger.leases.admit("b", "node-a", wanted, reading=reading, ttl_s=60)
+    second = admit_in_term(ledger, "b", "node-a", wanted, reading=reading)
     assert isinstance(second, Wait)
     assert "20.0 GiB on node-a" in second.reason
 
@@ -216,7 +216,7 @@ def test_idle_memory_is_lent_and_takes_nothing_of_what_may_be_promised(ledger: L
         later = ledger.now() + timedelta(seconds=LEND_AFTER_S + 1)
         seen = NodeReading(later, host, run_host_bytes=own)
         enqueue(ledger, run_id)
-        return ledger.leases.admit(run_id, "node-a", demand, reading=seen, ttl_s=60.0)
+        return admit_in_term(ledger, run_id, "node-a", demand, reading=seen)
 
     may_borrow = Demand(12 * GIB, may_borrow=True)
     lent = asks("c", may_borrow, a=4, b=2)
@@ -243,8 +243,8 @@ def test_a_gang_borrows_nothing(ledger: Ledger) -> None:
     host = HostReading(32 * GIB, GIB, 0.1, 50 * GIB)
     later = ledger.now() + timedelta(seconds=LEND_AFTER_S + 1)
     idle = NodeReading(later, host, run_host_bytes={"a": GIB})
-    answer = ledger.leases.admit(
-        "gang", "node-a", Demand(GIB, may_borrow=True), reading=idle, ttl_s=60.0,
+    answer = admit_in_term(ledger,
+        "gang", "node-a", Demand(GIB, may_borrow=True), reading=idle,
         others=["node-b"],
     )  # fmt: skip
     assert isinstance(answer, Wait)
@@ -674,9 +674,8 @@ def test_a_refused_connection_is_ours_to_tell() -> None:
 def test_a_claim_has_a_deadline_until_a_flow_takes_it_up(ledger: Ledger) -> None:
     enqueue(ledger, "a")
     enqueue(ledger, "b")
-    terms: Any = {"reading": None, "ttl_s": 60.0}
-    late = ledger.leases.admit("a", "node-a", Demand(GIB), start_limit_s=-1.0, **terms)
-    early = ledger.leases.admit("b", "node-a", Demand(GIB), start_limit_s=600.0, **terms)
+    late = admit_in_term(ledger, "a", "node-a", Demand(GIB), start_limit_s=-1.0)
+    early = admit_in_term(ledger, "b", "node-a", Demand(GIB), start_limit_s=600.0)
     by_itself = granted(ledger, "c")
     assert isinstance(late, Lease)
     assert isinstance(early, Lease)
@@ -705,8 +704,8 @@ def gang(ledger: Ledger, run_id: str, demand: Demand | None = None, **more: Any)
         second = replace(NODE, name="node-b")
         ledger.nodes.register(second, boot_id="b", worker_token="w")
     enqueue(ledger, run_id)
-    return ledger.leases.admit(
-        run_id, "node-a", demand or Demand(8 * GIB), reading=None, ttl_s=60.0, others=["node-b"],
+    return admit_in_term(ledger,
+        run_id, "node-a", demand or Demand(8 * GIB), others=["node-b"],
         **more,
     )  # fmt: skip
 
@@ -725,16 +724,12 @@ def test_a_session_gets_a_free_port_unless_it_names_one(ledger: Ledger) -> None:
     ports, demands = [], [(), (8080,), ()]
     for at, session in enumerate(({}, {"port": 8080}, {"shell": True})):
         enqueue(ledger, f"run-{at}", {"session": session})
-        lease = ledger.leases.admit(
-            f"run-{at}", "node-a", Demand(GIB, ports=demands[at]), reading=None, ttl_s=60.0
-        )
+        lease = admit_in_term(ledger, f"run-{at}", "node-a", Demand(GIB, ports=demands[at]))
         assert isinstance(lease, Lease)
         ports.append(tuple(lease.ports.values()))
     assert ports == [(FREE_PORTS.first,), (8080,), ()]
     enqueue(ledger, "waits", {"session": {"port": 8080}})
-    answer = ledger.leases.admit(
-        "waits", "node-a", Demand(GIB, ports=(8080,)), reading=None, ttl_s=60.0
-    )
+    answer = admit_in_term(ledger, "waits", "node-a", Demand(GIB, ports=(8080,)))
     assert isinstance(answer, Wait)
     assert "8080" in answer.reason
 
@@ -748,9 +743,7 @@ def test_an_engine_gives_runs_of_one_port_another_of_the_node_each(ledger: Ledge
     def asks(run: str, *ports: int, **ranges: NumberRange) -> Lease | Wait:
         enqueue(ledger, run, {"session": {}} if ANY_PORT in ports else None)
         demand = Demand(GIB, ports=ports)
-        return ledger.leases.admit(
-            run, "node-a", demand, reading=seen, ttl_s=60.0, port_ranges=ranges
-        )
+        return admit_in_term(ledger, run, "node-a", demand, reading=seen, port_ranges=ranges)
 
     others = NumberRange(30_003, 30_003)
     first = asks("a", 12_345, ANY_PORT, others=others)
@@ -779,7 +772,7 @@ def test_a_gang_gets_none_of_its_leases_when_one_does_not_fit(ledger: Ledger) ->
     gang(ledger, "probe")
     release(ledger, "probe")
     enqueue(ledger, "there")
-    ledger.leases.admit("there", "node-b", Demand(25 * GIB), reading=None, ttl_s=60.0)
+    admit_in_term(ledger, "there", "node-b", Demand(25 * GIB))
     answer = gang(ledger, "a", Demand(20 * GIB))
     assert isinstance(answer, Wait)
     assert "node-b" in answer.reason

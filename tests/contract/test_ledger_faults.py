@@ -18,6 +18,7 @@ from tests.support import ledger_faults as faults
 from tests.support import lost_answers
 from tests.support import postgresql as postgresql_support
 from tests.support.fence import fence_of, release
+from tests.support.leading import admit_in_term
 from tests.support.on_ledger import enqueue, granted
 from tests.support.small_disk import filled, small_disk
 
@@ -188,8 +189,8 @@ def test_an_upgrade_killed_at_any_statement_keeps_live_leases(
     leases = {}
     for run_id in ("running", "claimed", "ended"):
         enqueue(ledger, run_id)
-        leases[run_id] = ledger.leases.admit(
-            run_id, faults.NODES[run_id == "ended"], faults.DEMAND, reading=None, ttl_s=900.0
+        leases[run_id] = admit_in_term(
+            ledger, run_id, faults.NODES[run_id == "ended"], faults.DEMAND, ttl_s=900.0
         )
     for run_id in ("running", "ended"):
         fence = fence_of(ledger, run_id)
@@ -214,9 +215,7 @@ def test_an_upgrade_killed_at_any_statement_keeps_live_leases(
     found = after.runs.of(ids)
     assert {each: found[each].state for each in ids} == {each: runs[each].state for each in ids}
     assert found["ended"].told_end_at is not None, "Prefect would be asked about every old run"
-    answer = after.leases.admit(
-        "waiting", faults.NODES[0], faults.DEMAND, reading=None, ttl_s=900.0
-    )
+    answer = admit_in_term(after, "waiting", faults.NODES[0], faults.DEMAND)
     assert isinstance(answer, Wait), "two leases were live there, and no more fit"
     after.runs.finish(fence_of(after, "running"), faults.OK, Measurement())
     assert faults.broken(after, ids) == []

@@ -26,6 +26,7 @@ from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.fence import fence_of
+from tests.support.leading import admit_in_term
 from tests.support.on_ledger import enqueue
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
@@ -148,7 +149,7 @@ def test_a_gpu_that_is_held_and_not_used_is_a_warning_on_the_run(
     node = Node("node-g", "gpu", Capacity(8.0, 64 * GIB, (gpu,)))
     site.ledger.nodes.register(node, boot_id="boot", worker_token="worker")
     demand = Demand(GIB, gpus=1, gpu_memory_bytes=GIB)
-    lease = site.ledger.leases.admit("r1", "node-g", demand, reading=None, ttl_s=60.0)
+    lease = admit_in_term(site.ledger, "r1", "node-g", demand)
     assert isinstance(lease, Lease)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     moment = datetime(2026, 1, 1, tzinfo=UTC)
@@ -173,7 +174,7 @@ def test_how_far_a_run_is_comes_from_its_follower_not_from_its_points(
     site: Site, client: httpx.Client
 ) -> None:
     demand = Demand(GIB)
-    lease = site.ledger.leases.admit("r1", "node-a", demand, reading=None, ttl_s=60.0)
+    lease = admit_in_term(site.ledger, "r1", "node-a", demand)
     assert isinstance(lease, Lease)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     before = client.get("/runs/r1/progress").json()
@@ -193,7 +194,7 @@ def test_a_loader_that_starves_the_gpu_is_told_by_the_runs_own_processors(site: 
     node = Node("node-g", "gpu", Capacity(8.0, 64 * GIB, (gpu,)))
     site.ledger.nodes.register(node, boot_id="boot", worker_token="worker")
     demand = Demand(GIB, cpus=2.0, gpus=1, gpu_memory_bytes=GIB)
-    lease = site.ledger.leases.admit("r1", "node-g", demand, reading=None, ttl_s=60.0)
+    lease = admit_in_term(site.ledger, "r1", "node-g", demand)
     assert isinstance(lease, Lease)
     held = TelemetryPoint(
         datetime(2026, 1, 1, tzinfo=UTC), "GPU-0", busy_frac=0.2, run_bytes={"r1": GIB}

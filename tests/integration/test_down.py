@@ -19,6 +19,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
+from tests.support.leading import admit_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 
@@ -118,7 +119,7 @@ def test_a_flow_process_that_does_not_leave_is_killed(
 def test_a_run_that_is_stopped_waits_for_an_attempt_that_counts_as_no_failure(site: Site) -> None:
     enqueue(site, RUN, JOB)
     demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
-    lease = site.ledger.leases.admit(RUN, "here", demand, reading=None, ttl_s=60)
+    lease = admit_in_term(site.ledger, RUN, "here", demand)
     assert isinstance(lease, Lease)
     site.choose_runtime()
     assert down._requeue(site, site.ledger.runs.get(RUN)) == [RUN]

@@ -35,7 +35,7 @@ from headway.views.run_document import size_words
 from headway.views.run_history import history_of
 from headway.views.run_report import markdown
 from tests.support.fence import fence_of, release
-from tests.support.leading import leading
+from tests.support.leading import admit_in_term, leading
 from tests.support.postgresql import with_ledger
 from tests.support.queued import begun, enqueue
 
@@ -175,7 +175,7 @@ def test_who_comes_between_decision_and_claim_leaves_it_nothing_of_that_size(sit
 
     def late(run_id: str, *given: object, **more: object) -> Lease | Wait:
         site.ledger.leases.admit = admit  # type: ignore[method-assign]
-        assert isinstance(admit(other, "two", whole, reading=None, ttl_s=60.0), Lease)
+        assert isinstance(admit_in_term(site.ledger, other, "two", whole), Lease)
         return admit(run_id, *given, **more)  # type: ignore[arg-type]
 
     site.ledger.leases.admit = late  # type: ignore[assignment,method-assign]

@@ -46,6 +46,7 @@ from headway.site import Site
 from headway.testing.runtime_harness import until
 from headway.units import GIB, MIB
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.leading import admit_in_term
 from tests.support.postgresql import new_ledger
 
 pytestmark = pytest.mark.docker
@@ -95,9 +96,7 @@ def begin(site: Site, run_id: str, image: str) -> None:
         run_id, job, name="digits", owner="ada", team="vision", pool="gpu", priority=0,
         submitted_at=site.ledger.now(),
     )  # fmt: skip
-    lease = site.ledger.leases.admit(
-        run_id, site.settings.node, Demand(GIB), reading=None, ttl_s=900.0
-    )
+    lease = admit_in_term(site.ledger, run_id, site.settings.node, Demand(GIB), ttl_s=900.0)
     assert isinstance(lease, Lease)
     log = site.settings.runs_dir / run_id / "log"
     log.mkdir(parents=True)

@@ -29,6 +29,7 @@ from headway.site import POLICY, Site
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.this_node import adopt, join_site
 from headway.units import MIB
+from tests.support.leading import admit_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 
@@ -63,9 +64,7 @@ def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) 
 def granted(site: Site, job: TrainingJob = JOB) -> tuple[Attempt, Lease]:
     enqueue(site, GANG, job)
     demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1, ports=(6006,))
-    lease = site.ledger.leases.admit(
-        GANG, "head", demand, reading=None, ttl_s=60.0, others=["other"]
-    )
+    lease = admit_in_term(site.ledger, GANG, "head", demand, others=["other"])
     assert isinstance(lease, Lease)
     return Attempt(site, GANG), lease
 

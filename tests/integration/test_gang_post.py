@@ -30,6 +30,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support import mpi_image, netns
+from tests.support.leading import admit_in_term
 from tests.support.postgresql import new_ledger
 from tests.support.queued import enqueue
 
@@ -73,10 +74,8 @@ def parts(tmp_path: Path) -> Iterator[tuple[Attempt, Attempt]]:
     )
     enqueue(head, GANG, job)
     demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
-    terms = {"reading": None, "ttl_s": 600.0}
-    assert isinstance(
-        head.ledger.leases.admit(GANG, "head", demand, others=["one"], **terms), Lease
-    )
+    lease = admit_in_term(head.ledger, GANG, "head", demand, ttl_s=600.0, others=["one"])
+    assert isinstance(lease, Lease)
     (held,) = head.ledger.leases.untaken(GANG)
     head.ledger.leases.take(held.lease_id, GANG, 1, RANK)
     first = Attempt(head, GANG, Meeting(GANG, 1, "10.0.0.5", 29500, 0, 2))

@@ -25,6 +25,7 @@ from headway.site import POLICY, Site
 from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving, site_in
+from tests.support.leading import admit_in_term
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -181,7 +182,7 @@ def test_of_another_teams_run_only_its_place_shows(ada: httpx.Client, site: Site
     text = ada.get("/queue").text + ada.get("/nodes").text
     assert all(word not in text for word in (THEIRS, "eve", "speech"))
     assert any(view["name"] is None and view["position"] for view in ada.get("/queue").json())
-    site.ledger.leases.admit(THEIRS, "node-a", Demand(GIB), reading=None, ttl_s=60.0)
+    admit_in_term(site.ledger, THEIRS, "node-a", Demand(GIB))
     assert THEIRS not in ada.get("/nodes").text
 
 

@@ -31,6 +31,7 @@ from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.guard_process import guard_process
+from tests.support.leading import admit_in_term
 from tests.support.postgresql import new_ledger, with_ledger
 from tests.support.site import wait_for
 
@@ -63,8 +64,8 @@ def enqueue(site: Site, run_id: str = RUN) -> Lease:
         run_id, JOB.document(), name="job", owner="me", team="default", pool="gpu", priority=0,
         submitted_at=site.ledger.now(),
     )  # fmt: skip
-    lease = site.ledger.leases.admit(
-        run_id, site.settings.node, Demand(64 * MIB, 0.1), reading=None,
+    lease = admit_in_term(site.ledger,
+        run_id, site.settings.node, Demand(64 * MIB, 0.1),
         ttl_s=site.settings.lease_ttl_s,
     )  # fmt: skip
     assert isinstance(lease, Lease)
@@ -268,7 +269,7 @@ def test_a_run_that_cannot_be_read_is_guarded_like_any_other(bench: Bench) -> No
         pool="gpu", priority=0, submitted_at=bench.site.ledger.now(),
     )  # fmt: skip
     demand = Demand(64 * MIB, 0.1)
-    bench.site.ledger.leases.admit(other, "here", demand, reading=None, ttl_s=900.0)
+    admit_in_term(bench.site.ledger, other, "here", demand, ttl_s=900.0)
     bench.engine.create(spec(bench.site, other))
     bench.engine.start(container_name(other, 1))
     bench.guard.lookout.look()

@@ -21,9 +21,10 @@ pytestmark = pytest.mark.prefect
 LONG_AGO_S = 1_000_000_000
 BEFORE = "CURRENT_TIMESTAMP - INTERVAL '1 hour'"
 FORGED = (
-    "INSERT INTO lease (run_id, gang_rank, attempt, node, token, host_memory_bytes, cpus,"
+    "INSERT INTO lease (run_id, gang_rank, attempt, node, term, token, host_memory_bytes, cpus,"
     " disk_bytes, granted_at, expires_at)"
-    f" VALUES (:run, 0, 1, 'test-node', 'forged', 1048576, 0.1, 0, {BEFORE}, {BEFORE})"
+    " SELECT :run, 0, 1, 'test-node', term, 'forged', 1048576, 0.1, 0,"
+    f" {BEFORE}, {BEFORE} FROM leader"
 )
 
 

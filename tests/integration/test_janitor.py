@@ -27,6 +27,7 @@ from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
+from tests.support.leading import admit_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 from tests.support.site import wait_for
@@ -45,7 +46,7 @@ def site(tmp_path: Path) -> Site:
 
 
 def admit(site: Site) -> Lease:
-    lease = site.ledger.leases.admit(RUN, "here", DEMAND, reading=None, ttl_s=60)
+    lease = admit_in_term(site.ledger, RUN, "here", DEMAND)
     assert isinstance(lease, Lease)
     return lease
 
@@ -168,7 +169,7 @@ def test_data_that_nobody_here_needs_any_more_is_let_go(site: Site) -> None:
     site.ledger.nodes.register(
         replace(site.ledger.nodes.all()[0].node, name="there"), boot_id="b", worker_token="w"
     )
-    assert isinstance(site.ledger.leases.admit(RUN, "there", DEMAND, reading=None, ttl_s=60), Lease)
+    assert isinstance(admit_in_term(site.ledger, RUN, "there", DEMAND), Lease)
     mend(site)
     assert users(site) == ()
 
@@ -187,7 +188,7 @@ def test_a_container_that_came_since_the_runs_were_read_stays(site: Site) -> Non
     site.ledger.nodes.register(
         replace(site.ledger.nodes.all()[0].node, name="there"), boot_id="b", worker_token="w"
     )
-    lease = site.ledger.leases.admit(RUN, "there", DEMAND, reading=None, ttl_s=60, others=["here"])
+    lease = admit_in_term(site.ledger, RUN, "there", DEMAND, others=["here"])
     assert isinstance(lease, Lease)
     janitor = Janitor(site)
     runs = janitor.unsettled()
@@ -245,9 +246,7 @@ def flow_process(site: Site) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_flow_process_that_hangs_before_it_takes_its_claim_up_is_killed(site: Site) -> None:
-    lease = site.ledger.leases.admit(
-        RUN, "here", DEMAND, reading=None, ttl_s=60.0, start_limit_s=-1.0
-    )
+    lease = admit_in_term(site.ledger, RUN, "here", DEMAND, start_limit_s=-1.0)
     assert isinstance(lease, Lease)
     with flow_process(site) as process:
         process.send_signal(signal.SIGSTOP)
@@ -290,9 +289,8 @@ def test_a_flow_process_that_is_frozen_later_is_killed_after_a_minute(site: Site
 def test_a_claim_past_its_deadline_goes_back_whatever_the_worker_believes(
     site: Site, starting: Collection[str]
 ) -> None:
-    terms = {"reading": None, "ttl_s": 60.0}
     for limit_s, state in ((600.0, RunState.CLAIMED), (-1.0, RunState.WAITING)):
-        lease = site.ledger.leases.admit(RUN, "here", DEMAND, start_limit_s=limit_s, **terms)
+        lease = admit_in_term(site.ledger, RUN, "here", DEMAND, start_limit_s=limit_s)
         assert isinstance(lease, Lease)
         janitor = Janitor(site)
         active = {RUN: PrefectRun(PrefectView.ACTIVE)}
@@ -305,9 +303,7 @@ def test_a_claim_past_its_deadline_goes_back_whatever_the_worker_believes(
 
 def test_what_ended_before_it_was_taken_up_keeps_no_lease(site: Site) -> None:
     """Nobody begins what has ended, though its claim's deadline is far away."""
-    lease = site.ledger.leases.admit(
-        RUN, "here", DEMAND, reading=None, ttl_s=60.0, start_limit_s=600.0
-    )
+    lease = admit_in_term(site.ledger, RUN, "here", DEMAND, start_limit_s=600.0)
     assert isinstance(lease, Lease)
     site.ledger.runs.finish(
         lease.fence, Exit(ExitKind.CANCELLED, None, "by its user"), Measurement()

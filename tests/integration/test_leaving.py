@@ -21,6 +21,7 @@ from headway.this_node import join_site
 from headway.units import MIB
 from headway.worker.states import ended
 from tests.support.fence import fence_of, release
+from tests.support.leading import admit_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 
@@ -45,7 +46,7 @@ def attempt(site: Site) -> Attempt:
 
 
 def grant(site: Site) -> Lease:
-    lease = site.ledger.leases.admit(RUN, "here", DEMAND, reading=None, ttl_s=60)
+    lease = admit_in_term(site.ledger, RUN, "here", DEMAND)
     assert isinstance(lease, Lease)
     return lease
 

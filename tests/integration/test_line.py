@@ -49,7 +49,7 @@ from headway.worker.housekeeping import adopt_settings
 from headway.worker.pool import PrefectPool
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.fence import fence_of
-from tests.support.leading import leading, term_of
+from tests.support.leading import admit_in_term, leading, term_of
 
 NODES = ("here", "there")
 
@@ -163,7 +163,7 @@ def test_a_run_follows_another(sites, kind, starts, ends) -> None:
     assert good.reason == f"waits for run first ({first.run_id[:8]}) to end well"
     assert good.promised_at is None  # nothing is promised before it may start
     assert why(here, good).held_back == good.reason
-    lease = here.ledger.leases.admit(good.run_id, "here", good.demand, reading=None, ttl_s=60.0)
+    lease = admit_in_term(here.ledger, good.run_id, "here", good.demand)
     assert isinstance(lease, Wait)  # whoever asks
     end(here, first, kind)
     line.run_pass()  # it ends what will never start
@@ -632,9 +632,8 @@ def test_a_run_that_waits_for_a_gpu_takes_the_cpu_if_it_ends_sooner_so(
     wants = {"gpus": 1, "gpu_memory": "1GiB", "sharing": "whole", "host_memory": "64MiB"}
     first = offer("first", job={"resources": {**wants, "cpus": 0.1}})
     line.take_in([first])
-    lease = site.ledger.leases.admit(
-        first.run_id, "here", site.ledger.runs.get(first.run_id).demand, reading=None,
-        ttl_s=60, predicted_high_s=1_000.0,
+    lease = admit_in_term(site.ledger,
+        first.run_id, "here", site.ledger.runs.get(first.run_id).demand, predicted_high_s=1_000.0,
     )  # fmt: skip
     assert isinstance(lease, Lease)
     known = Prediction(900.0, 800.0, 1_000.0, basis="4 run(s) of the same job")

@@ -15,6 +15,7 @@ from headway.site import Site
 from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
+from tests.support.leading import admit_in_term
 from tests.support.postgresql import with_ledger
 
 RUN = "00000000-0000-4000-8000-000000000001"
@@ -55,7 +56,7 @@ def clock(tmp_path: Path) -> Ageing:
         RUN, TrainingJob(name="job", image="i:1", command=["true"]).document(), name="job",
         owner="me", team="default", pool="gpu", priority=0, submitted_at=ledger.now(),
     )  # fmt: skip
-    lease = ledger.leases.admit(RUN, "here", Demand(64 * MIB, 0.1), reading=None, ttl_s=60.0)
+    lease = admit_in_term(ledger, RUN, "here", Demand(64 * MIB, 0.1))
     assert isinstance(lease, Lease)
     renew(made.site, TIMES.ttl_s)
     return made

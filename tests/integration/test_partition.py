@@ -25,6 +25,7 @@ from headway.site import Site
 from tests.support import postgresql
 from tests.support.fence import fence_of
 from tests.support.guard_process import guard_process
+from tests.support.leading import admit_in_term
 from tests.support.netns import ip, namespace
 from tests.support.one_run import DEMAND, OneRun
 from tests.support.site import wait_for
@@ -159,7 +160,7 @@ def test_a_node_that_vanishes_is_dead_before_its_place_is_given_away(node: Node)
         assert not node.is_alive()
         ledger.runs.requeue(fence_of(ledger, node.run.run_id), lost)
         ledger.nodes.remove("here", margin_s=TIMES.margin_s)
-        lease = ledger.leases.admit(node.run.run_id, "other", DEMAND, reading=None, ttl_s=TTL_S)
+        lease = admit_in_term(ledger, node.run.run_id, "other", DEMAND, ttl_s=TTL_S)
     wait_for(lambda: not any(each.is_alive() for each in node.run.flows), lambda: "the flow stays")
     node.run.look()
     assert node.site.runtime.containers() == []

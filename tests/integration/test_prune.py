@@ -29,6 +29,7 @@ from headway.this_node import adopt, join_site
 from headway.units import MIB
 from tests.support.containers import create_container
 from tests.support.fence import fence_of
+from tests.support.leading import admit_in_term
 from tests.support.on_ledger import enqueue
 from tests.support.postgresql import with_ledger
 from tests.support.site import forget_site
@@ -97,7 +98,7 @@ def test_what_may_still_be_needed_stays(site: Site, tmp_path: Path) -> None:
     stranger = site.settings.runs_dir / "00000000-0000-4000-8000-00000000abcd"
     stranger.mkdir()
     (site.settings.runs_dir / "notes").mkdir()
-    lease = site.ledger.leases.admit(held, "here", Demand(MIB, 0.1), reading=None, ttl_s=60.0)
+    lease = admit_in_term(site.ledger, held, "here", Demand(MIB, 0.1))
     assert isinstance(lease, Lease)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     site.ledger.runs.finish(

@@ -35,6 +35,7 @@ from headway.site import Site
 from headway.testing.clock import FakeClock
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.leading import admit_in_term
 from tests.support.on_ledger import enqueue
 from tests.support.postgresql import new_ledger
 
@@ -67,7 +68,7 @@ def sites(tmp_path: Path) -> Iterator[dict[str, Site]]:
 def begin(site: Site) -> Lease:
     """Let the run's attempt start on *site*'s node."""
     node = site.settings.node
-    lease = site.ledger.leases.admit(RUN, node, Demand(GIB), reading=None, ttl_s=900.0)
+    lease = admit_in_term(site.ledger, RUN, node, Demand(GIB), ttl_s=900.0)
     assert isinstance(lease, Lease)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=900.0)
     return lease

@@ -42,6 +42,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB, MIB
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.leading import admit_in_term
 from tests.support.postgresql import new_ledger
 from tests.support.site import free_port
 
@@ -115,9 +116,7 @@ def begin(site: Site) -> None:
     demand = Demand(GIB, ports=tuple(job["ports"]))
     port = free_port()
     ranges = {"vision": NumberRange(port, port)}
-    lease = site.ledger.leases.admit(
-        RUN, "left", demand, reading=None, ttl_s=900.0, port_ranges=ranges
-    )
+    lease = admit_in_term(site.ledger, RUN, "left", demand, ttl_s=900.0, port_ranges=ranges)
     assert isinstance(lease, Lease)
     assert set(lease.ports) == {port, *job["ports"]}
     log = site.settings.runs_dir / RUN / "log"

@@ -18,6 +18,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import check_name, heartbeat, join_site, read_node
 from headway.units import MIB
+from tests.support.leading import admit_in_term
 from tests.support.on_ledger import enqueue
 from tests.support.postgresql import new_ledger, with_ledger
 
@@ -105,7 +106,7 @@ def test_an_engine_that_does_not_answer_is_waited_for_while_a_container_runs(tmp
     join_site(site)
     document = TrainingJob(name="job", image="image:1", command=["true"]).document()
     enqueue(site.ledger, RUN, document, name="job", team="default", submitted_at=site.ledger.now())
-    lease = site.ledger.leases.admit(RUN, "here", Demand(64 * MIB, 0.1), reading=None, ttl_s=60)
+    lease = admit_in_term(site.ledger, RUN, "here", Demand(64 * MIB, 0.1))
     assert isinstance(lease, Lease)
     site.ledger.runs.begin(lease.fence, container="c", runtime="docker", ttl_s=60.0)
     site.choose_runtime()

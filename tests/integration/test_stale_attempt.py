@@ -24,6 +24,7 @@ from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.fence import fence_of
 from tests.support.flow_process import steps_without_prefect
+from tests.support.leading import admit_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 from tests.support.site import wait_for
@@ -77,9 +78,7 @@ def start(flow: ThreadPoolExecutor, site: Site) -> Future[Any]:
 
 
 def admit(site: Site) -> Lease:
-    lease = site.ledger.leases.admit(
-        RUN, site.settings.node, Demand(64 * MIB, 0.1), reading=None, ttl_s=900.0
-    )
+    lease = admit_in_term(site.ledger, RUN, site.settings.node, Demand(64 * MIB, 0.1), ttl_s=900.0)
     assert isinstance(lease, Lease), lease
     return lease
 

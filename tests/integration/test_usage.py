@@ -25,6 +25,7 @@ from headway.views.usage import usage_of
 from headway.views.usage_document import month_of, usage_document
 from headway.views.usage_table import COLUMNS, usage_csv
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.leading import admit_in_term
 from tests.support.site import within_this_process
 
 NOON, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2900, 1, 1, tzinfo=UTC)
@@ -52,7 +53,7 @@ def hold(site: Site, run_id: str, user: str, team: str, *, ended: bool) -> None:
         submitted_at=NOON,
     )  # fmt: skip
     demand = Demand(8 * GIB, gpus=1, gpu_memory_bytes=10 * GIB)
-    lease = ledger.leases.admit(run_id, "node-a", demand, reading=None, ttl_s=900.0)
+    lease = admit_in_term(ledger, run_id, "node-a", demand, ttl_s=900.0)
     assert isinstance(lease, Lease)
     ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=900.0)
     with ledger._database.transaction() as session:

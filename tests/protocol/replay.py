@@ -21,6 +21,7 @@ from headway.units import GIB
 from tests.protocol.values import CANCELLED, ENDED, LEAVING, LOST, OK, STARTING, Row, Rules
 from tests.protocol.walk import NO_RUN, Move, walk
 from tests.support.fence import fence_of
+from tests.support.leading import admit_in_term
 
 SIZES = (Rules(nodes=2, runs=2), Rules(nodes=2, runs=2, told_to_prefect=False))
 STEPS = 60
@@ -158,11 +159,11 @@ class Replay:
         return True
 
     def _admit(self, move: Move) -> None:
-        lease = self._ledger.leases.admit(
+        lease = admit_in_term(
+            self._ledger,
             self._runs[move.run],
             self._nodes[move.node],
             _DEMAND,
-            reading=None,
             ttl_s=_TTL_S,
             start_limit_s=_TTL_S,
         )

@@ -1,6 +1,10 @@
 """A scheduler that leads the pool of a site's node."""
 
+from typing import Any
+
 from headway.ledger import Ledger
+from headway.model.lease import Demand, Lease, Wait
+from headway.model.node import NodeReading
 from headway.model.term import Term
 from headway.scheduler.queue import PoolQueue
 from headway.site import Site
@@ -21,3 +25,27 @@ def term_of(site: Site) -> Term:
 def term_in(ledger: Ledger, node: str = "node-a", holder: str = "worker") -> Term:
     """That of a process of a node which nothing else is known of."""
     return ledger.leaders.contend("gpu", node, holder, ttl_s=600.0).term
+
+
+def admit_in_term(
+    ledger: Ledger,
+    run_id: str,
+    node: str,
+    demand: Demand,
+    *,
+    reading: NodeReading | None = None,
+    ttl_s: float = 60.0,
+    **more: Any,
+) -> Lease | Wait:
+    """What a scheduler that leads the pool would be answered, after the node reported *reading*.
+
+    Where nobody has led it yet, somebody has for a moment: anybody else may at once.
+    """
+    if reading is not None:
+        record = ledger.nodes.get(node)
+        assert record is not None
+        assert ledger.nodes.heartbeat(node, record.worker_token, reading)
+    leader = ledger.leaders.of("gpu")
+    if leader is None:
+        leader = ledger.leaders.contend("gpu", "no node", "no process", ttl_s=0.0)
+    return ledger.leases.admit(run_id, node, demand, term=leader.term, ttl_s=ttl_s, **more)

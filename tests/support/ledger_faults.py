@@ -23,6 +23,7 @@ from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.units import GIB
 from tests.support.fence import fence_of
+from tests.support.leading import admit_in_term
 
 NODES = ("kills-a", "kills-b")
 CAPACITY = 2
@@ -51,9 +52,8 @@ def next_step(ledger: Ledger, run: RunRecord, chance: random.Random) -> None:
         case RunState.WAITING if lease is not None and before:
             ledger.leases.release(lease.fence)
         case RunState.WAITING:
-            ledger.leases.admit(
-                run.run_id, chance.choice(NODES), DEMAND,
-                reading=None, ttl_s=TTL_S, start_limit_s=0.0,
+            admit_in_term(ledger,
+                run.run_id, chance.choice(NODES), DEMAND, ttl_s=TTL_S, start_limit_s=0.0,
             )  # fmt: skip
         case RunState.CLAIMED if lease is not None and lease.start_by is not None:
             if chance.random() < 0.3:
@@ -210,7 +210,7 @@ def lose_answers(share: float, seed: int) -> list[int]:
 
 
 _ADDED = {
-    "lease": ("start_by", "lent"),
+    "lease": ("start_by", "lent", "term"),
     "run": (
         "told_end_at", "suspended_at", "flow_starts", "flow_starts_since", "tag", "promised_at",
         "array_index", "array_id", "after_run_id", "after_when", "ready_attempt", "place",
@@ -233,6 +233,7 @@ def take_back_to_0006(url: str) -> None:
         ):  # fmt: skip
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("DROP FUNCTION refuse_audit_change()"))
+        connection.execute(text("DROP FUNCTION refuse_lease_out_of_term() CASCADE"))
         connection.execute(text("DROP INDEX run_by_submission"))
         connection.execute(text("DROP INDEX run_by_told_end"))
         connection.execute(text("DROP INDEX one_run_per_member"))

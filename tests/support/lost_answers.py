@@ -10,6 +10,7 @@ from headway.ledger import Ledger
 from headway.model.lease import Fence, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Measurement, RunState, StepState
+from tests.support.leading import admit_in_term
 from tests.support.ledger_faults import DEMAND, GONE, NODES, OK, TTL_S
 from tests.support.on_ledger import enqueue
 
@@ -88,9 +89,7 @@ def _claimed(ledger: Ledger, run_id: str, attempt: int) -> Lease:
     """The lease of a claim; where the answer was lost, what the ledger says of it."""
     while True:
         _once(
-            lambda: ledger.leases.admit(
-                run_id, NODES[0], DEMAND, reading=None, ttl_s=TTL_S, start_limit_s=60.0
-            )
+            lambda: admit_in_term(ledger, run_id, NODES[0], DEMAND, ttl_s=TTL_S, start_limit_s=60.0)
         )
         lease = _sure(lambda: ledger.leases.of_run(run_id))
         if lease is not None and lease.attempt == attempt:

@@ -8,6 +8,7 @@ from headway.ledger import Ledger
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
 from headway.units import GIB
+from tests.support.leading import admit_in_term
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -33,6 +34,6 @@ def granted(
     ledger: Ledger, run_id: str, demand: Demand | None = None, *, node: str = "node-a"
 ) -> Lease:
     """The lease of a run that waits, which it gets now."""
-    lease = ledger.leases.admit(run_id, node, demand or Demand(GIB), reading=None, ttl_s=60.0)
+    lease = admit_in_term(ledger, run_id, node, demand or Demand(GIB))
     assert isinstance(lease, Lease), lease
     return lease

@@ -22,6 +22,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.flow_process import begin_flow
+from tests.support.leading import admit_in_term
 from tests.support.queued import enqueue
 from tests.support.site import PATIENCE_S, wait_for
 
@@ -61,11 +62,11 @@ class OneRun:
     def start(self) -> None:
         """What the worker does for a run that is scheduled."""
         if self.record().state is RunState.WAITING:
-            lease = self.site.ledger.leases.admit(
+            lease = admit_in_term(
+                self.site.ledger,
                 self.run_id,
                 self.site.settings.node,
                 DEMAND,
-                reading=None,
                 ttl_s=self.site.settings.lease_ttl_s,
             )
             assert isinstance(lease, Lease), lease

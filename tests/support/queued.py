@@ -16,6 +16,7 @@ from headway.run.attempt import Attempt
 from headway.run.rendezvous import Meeting
 from headway.site import Site
 from headway.this_node import read_node
+from tests.support.leading import admit_in_term
 
 
 def enqueue(site: Site, run_id: str, job: TrainingJob) -> None:
@@ -59,7 +60,8 @@ def claim(site: Site, run_id: str, job: TrainingJob) -> Lease | Wait:
     if None in said:
         said = Forecaster(site).forecast(job, override=record.demand_override, pool=record.pool)
         site.ledger.runs.predict(record.unleased, *said)
-    return site.ledger.leases.admit(
+    return admit_in_term(
+        site.ledger,
         run_id,
         site.settings.node,
         said[1],

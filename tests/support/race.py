@@ -13,6 +13,7 @@ from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
 from headway.units import GIB
 from tests.support.fence import fence_of
+from tests.support.leading import admit_in_term
 from tests.support.on_ledger import enqueue
 
 NODE = Node("race", "gpu", Capacity(64.0, 10 * GIB))
@@ -70,7 +71,7 @@ def _racer(url: str, gate: Barrier, racer: int, rounds: int, locked: bool) -> No
     ledger = Ledger.open(url)
     for _ in range(rounds):
         gate.wait(120)
-        answer = ledger.leases.admit(_run_id(racer), NODE.name, DEMAND, reading=None, ttl_s=60.0)
+        answer = admit_in_term(ledger, _run_id(racer), NODE.name, DEMAND)
         assert isinstance(answer, Lease) or answer.reason
         gate.wait(120)
     ledger.close()
