@@ -56,9 +56,9 @@ class StartCalibration:
 
     def wait(self, planned: Span) -> Span:
         """How long a run waits with its 80 % interval, where *planned* is what was played."""
-        ends = zip((planned.low_s, planned.high_s), self.ratios, strict=True)
-        low_s, high_s = (max((end + MINUTE_S) * ratio - MINUTE_S, 0.0) for end, ratio in ends)
         median_s = planned.median_s
+        low_s = max((planned.low_s + MINUTE_S) * self.ratios.low - MINUTE_S, 0.0)
+        high_s = (planned.high_s + MINUTE_S) * self.ratios.high - MINUTE_S
         return Span(min(low_s, median_s), median_s, max(median_s, high_s))
 
     def forecast(

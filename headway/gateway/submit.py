@@ -340,7 +340,7 @@ def rehearse(site: Site, job: TrainingJob, *, pool: str, queue: str) -> Rehearsa
         priority=read_gates(site.ledger, pool).priorities.get(queue, -1),
     )
     now = read_pool(site, pool)
-    said, wait = told(now, run, anew=True), now.barred(run)
+    said, wait = told(now, run), now.barred(run)
     changes = advice(site, now, Asked(run, job.document(), pool, queue), said)
     held_back = why_not_yet(site, job) or ("" if wait is None else wait.reason)
     return Rehearsal(said.entry, prediction, demand, changes, held_back)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from headway.model.number_range import NumberRange
@@ -55,8 +56,9 @@ def is_of_type(wish: str, product: str) -> bool:
     return _words(wish) <= _words(product)
 
 
-def _words(name: str) -> set[str]:
-    return set(re.findall(r"[a-z0-9]+", name.lower()))
+@lru_cache
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z0-9]+", name.lower()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
 """The queue of a pool: the runs that wait in their order, and what each is promised."""
 
 import math
-from bisect import insort
+from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from headway.model.lease import ANY_PORT
@@ -28,6 +30,8 @@ class Queue(Generic[AskT]):
     """Runs that have started, each with its predicted end by means."""
     _promises: list[tuple[float, str]] = field(default_factory=list)
     """Waiting runs by the start they were promised."""
+    _levels: Counter[int] = field(default_factory=Counter)
+    """How many wait at each priority."""
     _work: dict[tuple[int, str], Work] | None = None
     """What waits, by priority and team; summed up when the first run is to be promised something,
     which in most decisions none is."""
@@ -51,11 +55,13 @@ class Queue(Generic[AskT]):
         if ask.promised_s is not None:
             insort(self._promises, (ask.promised_s, ask.run_id))
         self.waiting[ask.run_id] = ask
+        self._levels[ask.priority] += 1
         self._count(ask, 1.0)
 
     def start(self, ask: Ask, end_s: float) -> None:
         """The run of *ask*, at the size that it has now, is predicted to end at *end_s*."""
         asked = self.waiting.pop(ask.run_id)
+        self._levels -= Counter({asked.priority: 1})
         if asked.promised_s is not None:
             self._promises.remove((asked.promised_s, ask.run_id))
         self._count(asked, -1.0)
@@ -79,16 +85,16 @@ class Queue(Generic[AskT]):
         """
         window = times * self.settings.window
         self.virtual.advance(now_s)
-        due = [run_id for promised_s, run_id in self._promises if promised_s <= now_s]
-        front: list[AskT] = []
-        for level in sorted({ask.priority for ask in self.waiting.values()}, reverse=True):
-            of_level = self._is_at(level)
-            first = [run_id for run_id in due if of_level(run_id)]
-            known = frozenset(first)
-            rest = (run for run in self.virtual.order() if of_level(run) and run not in known)
-            chosen = islice((*first, *islice(rest, window)), window - len(front))
-            front += [self.waiting[run_id] for run_id in chosen]
-        return front
+        due = self._promises[: bisect_right(self._promises, now_s, key=itemgetter(0))]
+        front: dict[str, AskT] = {}
+        for level in sorted(self._levels, reverse=True):
+            # Only as far as there is a place: thousands may wait.
+            order = chain(map(itemgetter(1), due), self.virtual.order())
+            for run_id in filter(self._is_at(level), order):
+                if len(front) == window:
+                    return list(front.values())
+                front.setdefault(run_id, self.waiting[run_id])
+        return list(front.values())
 
     def in_order(self) -> list[str]:
         """All who wait, in the order within a priority, whatever is due."""

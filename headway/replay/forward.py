@@ -23,7 +23,8 @@ ROUNDS = 20
 _FEWEST_ROUNDS = 5
 """So many are played whatever they cost."""
 _MOST_ENDS = 2000
-"""A round is left after so many ends; whoever waits then is reckoned by the work before it."""
+"""A round is left after so many ends, or when it has taken too long; whoever waits then is reckoned
+by the work before it."""
 
 Draw = Callable[[str], float]
 """How long a run goes on from now, or from its start where it waits."""
@@ -56,7 +57,7 @@ def play_forward(
         present: The pool. Not changed.
         wanted: Runs that wait.
         rounds: So often it is played, …
-        budget_s: … but no longer than this, after the first few times.
+        budget_s: … but no longer than this, after the first few times, none of which takes longer.
     """
     kept = pickle.dumps((present.line, present.board))
     waits: dict[str, list[float]] = {run_id: [] for run_id in wanted}
@@ -66,7 +67,7 @@ def play_forward(
             break
         line, board = pickle.loads(kept)  # noqa: S301 - a copy of what was written just above
         played = _Round(present, line, board, present.draw(number), set(wanted))
-        for run_id, wait_s in played.waits().items():
+        for run_id, wait_s in played.waits(budget_s).items():
             waits[run_id].append(wait_s)
     return waits
 
@@ -97,11 +98,11 @@ class _Round:
         for one in present.runners:
             self._push(one, present.now_s)
 
-    def waits(self) -> Mapping[str, float]:
+    def waits(self, budget_s: float) -> Mapping[str, float]:
         """How long each run that is wanted waits."""
-        at_s, over = self._now_s, 0
+        at_s, over, until_s = self._now_s, 0, time.monotonic() + budget_s
         self._decide(at_s)
-        while self._wanted and self._ends and over < _MOST_ENDS:
+        while self._wanted and self._ends and over < _MOST_ENDS and time.monotonic() < until_s:
             at_s = self._ends[0][0]
             while self._ends and self._ends[0][0] <= at_s:
                 self._end(heapq.heappop(self._ends)[2], at_s)

@@ -21,7 +21,7 @@ from headway.site import Site
 
 
 def make_plan(queue: Queue[WaitingRun], waiting: Waiting, seen: PoolSnapshot, known: Known) -> Plan:
-    """The plan for the front of *queue*, with what is said of the runs behind it."""
+    """The plan for the front of *queue*."""
     front, gates = queue.front(seen.at.timestamp()), waiting.gates
     asked = [
         entry.with_length(run, known.usual)
@@ -43,7 +43,7 @@ def make_plan(queue: Queue[WaitingRun], waiting: Waiting, seen: PoolSnapshot, kn
         else entry  # what is not known of those that run no play knows
         for entry in made.entries
     )
-    return replace(made, entries=tuple(entries), behind=tuple(_behind(queue, front, seen, known)))
+    return replace(made, entries=tuple(entries))
 
 
 def as_played(stay: Stay, planned: Span | None, learnt: StartCalibration) -> Stay:
@@ -61,12 +61,18 @@ def as_played(stay: Stay, planned: Span | None, learnt: StartCalibration) -> Sta
     )
 
 
+def with_behind(
+    made: Plan, queue: Queue[WaitingRun], seen: PoolSnapshot, known: Known
+) -> Plan:
+    """*made* with the runs beyond its front, where the queue was played with them."""
+    return replace(made, behind=tuple(_behind(made, queue, seen, known)))
+
+
 def _behind(
-    queue: Queue[WaitingRun], front: Sequence[WaitingRun], seen: PoolSnapshot, known: Known
+    made: Plan, queue: Queue[WaitingRun], seen: PoolSnapshot, known: Known
 ) -> Iterator[Stay]:
-    """The runs beyond the first ones, where the queue was played with them."""
-    planned = {run.run_id for run in front}
-    others = (run_id for run_id in queue.in_order() if run_id not in planned)
+    front = {entry.run_id for entry in made.entries}
+    others = (run_id for run_id in queue.in_order() if run_id not in front)
     for position, run_id in enumerate(others, start=len(front) + 1):
         if (wait := known.played.wait(run_id, seen.at)) is not None:
             promised_at = queue.waiting[run_id].promised_at
@@ -95,6 +101,26 @@ class PoolNow:
         known = replace(self.known, played=replace(self.known.played, waits=waits))
         return make_plan(self.queue(also), self.waiting, self.seen, known)
 
+    def whole_plan(self) -> Plan:
+        """The plan of that moment with the runs behind the front."""
+        queue = self.queue()
+        made = make_plan(queue, self.waiting, self.seen, self.known)
+        return with_behind(made, queue, self.seen, self.known)
+
+    def wait_near(self, run: WaitingRun) -> Span | None:
+        """How long the run waits that is the last like *run* before it, would that join now.
+
+        None where none was played.
+        """
+        near = None
+        for run_id in self.queue([run]).in_order():
+            if run_id == run.run_id:
+                break
+            other = self.waiting.entries[run_id].run
+            if run_id in self.known.played.waits and _goes_where(other) == _goes_where(run):
+                near = run_id
+        return None if near is None else self.known.played.wait(near, self.seen.at)
+
     def queue(self, also: Sequence[WaitingRun] = ()) -> Queue[WaitingRun]:
         """The queue of that moment; *also* as for `plan`."""
         left_out = self.left_out.keys() | {run.run_id for run in also}
@@ -104,6 +130,11 @@ class PoolNow:
     def barred(self, run: WaitingRun) -> Wait | None:
         """Why *run* could not start now whatever room there is; None where it could."""
         return barred(self.waiting.gates, self.seen)(run)
+
+
+def _goes_where(run: WaitingRun) -> tuple[object, ...]:
+    """What decides which places it waits for, but for how much of them."""
+    return run.node, run.nodes, run.gpus, run.gpu_type, run.ports
 
 
 _KEPT: WeakKeyDictionary[Site, dict[str, Waiting]] = WeakKeyDictionary()

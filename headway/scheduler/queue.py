@@ -25,7 +25,7 @@ from headway.scheduler.grants import give_back_untaken, grant_starts, mark_stops
 from headway.scheduler.growth import run_to_grow
 from headway.scheduler.intake import Intake, Offer, Taken
 from headway.scheduler.limits import Gates, read_gates
-from headway.scheduler.planning import make_plan
+from headway.scheduler.planning import make_plan, with_behind
 from headway.scheduler.snapshot import EndedRuns, read_known
 from headway.scheduler.starts import SaidStarts
 from headway.scheduler.waiting import Waiting
@@ -144,6 +144,7 @@ class PoolQueue:
             self._hold_back(seen)
             queue = queue_of(waiting, seen, known, self._held_back)
             made = make_plan(queue, waiting, seen, known)
+        made = with_behind(made, queue, seen, known)
         granted = grant_starts(site, term, made, seen, gates)
         stops = mark_stops(site, term, made, seen, run_to_grow(made, seen, waiting, known))
         site.ledger.calls.send(stops)

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 from headway.forecast import Forecaster
 from headway.ledger.records import RunRecord
@@ -57,13 +58,24 @@ class Advice:
     expected_end_at: datetime | None
 
 
-class Told(NamedTuple):
-    """What becomes of a run."""
+@dataclass(frozen=True)
+class Told:
+    """What becomes of a run, one of the queue or one that joins it anew."""
 
+    now: PoolNow
+    run: WaitingRun
     entry: Start | Stay | None
     """None where nothing can be said of its start."""
-    waits: Sequence[float]
-    """How long it waits, each time that the queue was played; empty where that tells nothing."""
+    anew: bool
+
+    @cached_property
+    def waits(self) -> Sequence[float]:
+        """How long it waits, each time that the queue is played; empty where that tells nothing."""
+        if isinstance(self.entry, Start):
+            return [0.0]
+        also = [self.run] if self.anew else []
+        run_id = self.run.run_id
+        return waits_of(self.now, {run_id}, also, budget_s=_BUDGET_S).get(run_id, [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +110,8 @@ def why(site: Site, record: RunRecord) -> Why | None:
     entry = now.waiting.entries.get(record.run_id)
     if entry is None:
         return Why(now.seen.at, None, _NOT_YET, [], [], [])
-    base = told(now, entry.run, anew=False)
+    made = now.whole_plan()
+    base = _as_told(Told(now, entry.run, made.entry(record.run_id), anew=False), made)
     found, asked = base.entry, Asked(entry.run, record.job, record.pool, record.queue)
     held_back = now.left_out.get(record.run_id)
     scarce = found.wait.resource if isinstance(found, Stay) else None
@@ -110,7 +123,7 @@ def why(site: Site, record: RunRecord) -> Why | None:
         found,
         held_back.reason if held_back is not None else "",
         list(_holders(now, scarce, entry.run)),
-        list(_ahead(now, now.plan(), entry.run)),
+        list(_ahead(now, made, entry.run)),
         advice(site, now, asked, base),
     )
 
@@ -149,20 +162,26 @@ def _ahead(now: PoolNow, made: Plan, run: WaitingRun) -> Iterator[Ahead]:
         yield Ahead(position, other, reason)
 
 
-def told(now: PoolNow, run: WaitingRun, *, anew: bool) -> Told:
-    """What becomes of *run*, one of the queue or one that joins it *anew*, with its waits."""
-    also = [run] if anew else []
-    made = now.plan(also)
-    entry = made.entry(run.run_id)
-    if isinstance(entry, Start):
-        return Told(entry, [0.0])
-    waits = waits_of(now, {run.run_id}, also, budget_s=_BUDGET_S).get(run.run_id)
-    if waits is None or (entry is not None and entry.expected_at is None):
-        return Told(entry, waits or [])
+def told(now: PoolNow, run: WaitingRun) -> Told:
+    """What becomes of *run*, which joins the queue now."""
+    made = now.plan([run])
+    return _as_told(Told(now, run, made.entry(run.run_id), anew=True), made)
+
+
+def _as_told(said: Told, made: Plan) -> Told:
+    """*said* by *made* with its start as the queue was played; it is played where it was not."""
+    now, run, entry = said.now, said.run, said.entry
+    if isinstance(entry, Start) or (entry is not None and (entry.planned or not entry.expected_at)):
+        return said
+    wait = now.wait_near(run) if entry is None and said.anew else None
+    if wait is None and said.waits:
+        wait = span_of(said.waits)
+    if wait is None:
+        return said
     if entry is None:
-        wait = is_behind(len(made.entries))
-        entry = Stay(run.run_id, len(now.waiting.entries) + anew, wait, now.seen.at)
-    return Told(as_played(entry, span_of(waits), now.known.starts), waits)
+        position = len(now.waiting.entries) + said.anew
+        entry = Stay(run.run_id, position, is_behind(len(made.entries)), now.seen.at)
+    return replace(said, entry=as_played(entry, wait, now.known.starts))
 
 
 def advice(site: Site, now: PoolNow, asked: Asked, base: Told) -> list[Advice]:
@@ -189,7 +208,7 @@ def _better(now: PoolNow, changed: WaitingRun, base: Told) -> Start | Stay | Non
     planned = now.plan([changed]).entry(changed.run_id)
     if planned is None or (isinstance(planned, Stay) and planned.expected_at is None):
         return None  # Playing the queue costs more, and would hardly say otherwise.
-    with_it = told(now, changed, anew=True)
+    with_it = told(now, changed)
     if isinstance(with_it.entry, Start):
         return with_it.entry
     better = base.waits and with_it.waits and is_earlier(with_it.waits, base.waits)

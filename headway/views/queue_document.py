@@ -1,6 +1,6 @@
 """The runs that wait, as plain data with documented keys (docs/json.md)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,16 +26,21 @@ def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
         site: Where.
         pool: The pool; empty for this node's.
     """
+    return [waiting_view(*line) for line in _lines(site, pool)]
+
+
+def _lines(site: Site, pool: str) -> Iterator[tuple[int, RunRecord, Start | Stay | None]]:
+    """Position and record of each run, and what the plan says of it."""
     now = read_pool(site, pool)
     records = {run_id: entry.record for run_id, entry in now.waiting.entries.items()}
     # Of those that were handed in a moment ago no demand is known yet.
     records |= site.ledger.runs.of(list(now.seen.waiting.keys() - records.keys()))
-    made = now.plan() if records else Plan()
+    made = now.whole_plan() if records else Plan()
     planned = [entry for entry in (*made.entries, *made.behind) if entry.run_id in records]
-    views = [waiting_view(e.position, records.pop(e.run_id), e) for e in planned]
+    yield from ((entry.position, records.pop(entry.run_id), entry) for entry in planned)
     behind = sorted(records.values(), key=lambda run: (-run.priority, run.submitted_at, run.run_id))
-    others = enumerate(behind, start=len(views) + 1)
-    return views + [waiting_view(position, record, None) for position, record in others]
+    others = enumerate(behind, start=len(planned) + 1)
+    yield from ((position, record, None) for position, record in others)
 
 
 def array_lines(site: Site, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -58,8 +63,9 @@ def array_lines(site: Site, views: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 def waiting_of(site: Site, record: RunRecord) -> dict[str, Any] | None:
     """What `line_views` says of one run; None when it waits no more."""
-    views = line_views(site, record.pool)
-    return next((view for view in views if view["run_id"] == record.run_id), None)
+    lines = (line for line in _lines(site, record.pool) if line[1].run_id == record.run_id)
+    found = next(lines, None)
+    return None if found is None else waiting_view(*found)
 
 
 def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -> dict[str, Any]:
