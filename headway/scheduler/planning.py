@@ -61,9 +61,7 @@ def as_played(stay: Stay, planned: Span | None, learnt: StartCalibration) -> Sta
     )
 
 
-def with_behind(
-    made: Plan, queue: Queue[WaitingRun], seen: PoolSnapshot, known: Known
-) -> Plan:
+def with_behind(made: Plan, queue: Queue[WaitingRun], seen: PoolSnapshot, known: Known) -> Plan:
     """*made* with the runs beyond its front, where the queue was played with them."""
     return replace(made, behind=tuple(_behind(made, queue, seen, known)))
 
@@ -108,17 +106,19 @@ class PoolNow:
         return with_behind(made, queue, self.seen, self.known)
 
     def wait_near(self, run: WaitingRun) -> Span | None:
-        """How long the run waits that is the last like *run* before it, would that join now.
+        """How long the last run waits that would be before *run*, which joins now, and like it.
 
         None where none was played.
         """
-        near = None
-        for run_id in self.queue([run]).in_order():
-            if run_id == run.run_id:
-                break
-            other = self.waiting.entries[run_id].run
-            if run_id in self.known.played.waits and _goes_where(other) == _goes_where(run):
-                near = run_id
+        order = self.queue([run]).in_order()
+        before = order[: order.index(run.run_id)] if run.run_id in order else []
+        waits, places = self.known.played.waits, _places(run)
+        like = (
+            run_id
+            for run_id in reversed(before)
+            if run_id in waits and _places(self.waiting.entries[run_id].run) == places
+        )
+        near = next(like, None)
         return None if near is None else self.known.played.wait(near, self.seen.at)
 
     def queue(self, also: Sequence[WaitingRun] = ()) -> Queue[WaitingRun]:
@@ -132,8 +132,8 @@ class PoolNow:
         return barred(self.waiting.gates, self.seen)(run)
 
 
-def _goes_where(run: WaitingRun) -> tuple[object, ...]:
-    """What decides which places it waits for, but for how much of them."""
+def _places(run: WaitingRun) -> tuple[object, ...]:
+    """What decides for which places it waits."""
     return run.node, run.nodes, run.gpus, run.gpu_type, run.ports
 
 

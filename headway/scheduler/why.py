@@ -1,9 +1,9 @@
 """Why a run waits and what would help, by the very plan that grants."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 from headway.forecast import Forecaster
@@ -58,24 +58,15 @@ class Advice:
     expected_end_at: datetime | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Told:
-    """What becomes of a run, one of the queue or one that joins it anew."""
+    """What becomes of a run."""
 
-    now: PoolNow
-    run: WaitingRun
     entry: Start | Stay | None
     """None where nothing can be said of its start."""
-    anew: bool
-
-    @cached_property
-    def waits(self) -> Sequence[float]:
-        """How long it waits, each time that the queue is played; empty where that tells nothing."""
-        if isinstance(self.entry, Start):
-            return [0.0]
-        also = [self.run] if self.anew else []
-        run_id = self.run.run_id
-        return waits_of(self.now, {run_id}, also, budget_s=_BUDGET_S).get(run_id, [])
+    waits: Callable[[], Sequence[float]]
+    """How long it waits, each time that the queue is played, which is done once where somebody
+    asks; empty where that tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +102,7 @@ def why(site: Site, record: RunRecord) -> Why | None:
     if entry is None:
         return Why(now.seen.at, None, _NOT_YET, [], [], [])
     made = now.whole_plan()
-    base = _as_told(Told(now, entry.run, made.entry(record.run_id), anew=False), made)
+    base = _told(now, made, entry.run)
     found, asked = base.entry, Asked(entry.run, record.job, record.pool, record.queue)
     held_back = now.left_out.get(record.run_id)
     scarce = found.wait.resource if isinstance(found, Stay) else None
@@ -164,24 +155,28 @@ def _ahead(now: PoolNow, made: Plan, run: WaitingRun) -> Iterator[Ahead]:
 
 def told(now: PoolNow, run: WaitingRun) -> Told:
     """What becomes of *run*, which joins the queue now."""
-    made = now.plan([run])
-    return _as_told(Told(now, run, made.entry(run.run_id), anew=True), made)
+    return _told(now, now.plan([run]), run, [run])
 
 
-def _as_told(said: Told, made: Plan) -> Told:
-    """*said* by *made* with its start as the queue was played; it is played where it was not."""
-    now, run, entry = said.now, said.run, said.entry
-    if isinstance(entry, Start) or (entry is not None and (entry.planned or not entry.expected_at)):
-        return said
-    wait = now.wait_near(run) if entry is None and said.anew else None
-    if wait is None and said.waits:
-        wait = span_of(said.waits)
+def _told(now: PoolNow, made: Plan, run: WaitingRun, also: Sequence[WaitingRun] = ()) -> Told:
+    """What becomes of *run* by *made*; the queue is played where that has not been done."""
+    entry = made.entry(run.run_id)
+    if isinstance(entry, Start):
+        return Told(entry, lambda: [0.0])
+
+    @cache
+    def waits() -> Sequence[float]:
+        return waits_of(now, {run.run_id}, also, budget_s=_BUDGET_S).get(run.run_id, [])
+
+    if entry is not None and (entry.planned is not None or entry.expected_at is None):
+        return Told(entry, waits)
+    wait = now.wait_near(run) if entry is None and also else None
     if wait is None:
-        return said
-    if entry is None:
-        position = len(now.waiting.entries) + said.anew
+        wait = span_of(waits()) if waits() else None
+    if entry is None and wait is not None:
+        position = len(now.waiting.entries) + len(also)
         entry = Stay(run.run_id, position, is_behind(len(made.entries)), now.seen.at)
-    return replace(said, entry=as_played(entry, wait, now.known.starts))
+    return Told(entry and as_played(entry, wait, now.known.starts), waits)
 
 
 def advice(site: Site, now: PoolNow, asked: Asked, base: Told) -> list[Advice]:
@@ -211,8 +206,8 @@ def _better(now: PoolNow, changed: WaitingRun, base: Told) -> Start | Stay | Non
     with_it = told(now, changed)
     if isinstance(with_it.entry, Start):
         return with_it.entry
-    better = base.waits and with_it.waits and is_earlier(with_it.waits, base.waits)
-    return with_it.entry if better else None
+    waits, others = with_it.waits(), base.waits()
+    return with_it.entry if waits and others and is_earlier(waits, others) else None
 
 
 def _changes(site: Site, now: PoolNow, asked: Asked) -> Iterator[list[tuple[Change, WaitingRun]]]:

@@ -4,6 +4,7 @@ Whether or not a flow process is there, and whatever Prefect said before.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,11 +48,13 @@ JOB = TrainingJob(name="job", image="image:1", command=["true"], stop_grace="20s
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def site(tmp_path: Path) -> Iterator[Site]:
     site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="here"), SystemClock())
     join_site(site)
     enqueue(site, RUN, JOB)
-    return site
+    yield site
+    for container in site.runtime.containers():
+        site.runtime.remove(container.name)
 
 
 def begin(site: Site, run_id: str = RUN) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from headway.estimate.usual import Lasted, Usual, kind_of
 from headway.model.node import NodeState
-from headway.policy.plan import Start
+from headway.policy.plan import Start, Stay
 from headway.policy.settings import PolicySettings
 from headway.scheduler.limits import Gates
 from headway.scheduler.planning import PoolNow
@@ -50,10 +50,10 @@ def test_what_like_runs_lasted_is_drawn_where_nothing_was_predicted() -> None:
 def test_a_run_beyond_the_planned_ones_has_a_start_too() -> None:
     first, *_ = pool(window=1).plan().entries
     assert isinstance(first, Start)
-    assert pool(window=1).plan().behind == ()
+    assert pool(window=1).whole_plan().behind == ()
     at = NOON - timedelta(seconds=60)
     known = replace(KNOWN, played=replace(play(pool()), at=at))
-    made = pool(known, window=1).plan()
+    made = pool(known, window=1).whole_plan()
     assert [stay.position for stay in made.behind] == [2, 3]
     assert [stay.planned and stay.planned.median_s for stay in made.behind] == [540.0, 1140.0]
     for stay in made.behind:
@@ -72,4 +72,16 @@ def test_no_start_is_expected_of_what_no_end_of_a_run_lets_start() -> None:
     drained = replace(node, node=replace(node.node, state=NodeState.DRAINING))
     now = replace(now, seen=replace(now.seen, nodes=(drained,)))
     assert [entry.expected_at for entry in now.plan().entries] == [None, None, None]
-    assert told(now, now.waiting.entries["a"].run, anew=False).entry.expected_at is None
+    assert told(now, now.waiting.entries["a"].run).entry is None
+
+
+def test_who_joins_behind_those_that_are_planned_for_waits_as_the_last_like_it_before_it() -> None:
+    """A long queue is not played once more for each question."""
+    known = replace(KNOWN, played=replace(play(pool()), at=NOON))
+    now = pool(known, window=1)
+    last = now.waiting.entries["b"].run
+    joins = replace(last, run_id="new", tag=None, promised_s=None)
+    said = told(now, joins).entry
+    assert isinstance(said, Stay)
+    assert said.planned == known.played.waits["b"]
+    assert now.wait_near(replace(joins, nodes=2)) is None
