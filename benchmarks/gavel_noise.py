@@ -2,8 +2,8 @@
 
     python benchmarks/gavel_noise.py [--traces FILE] [--seeds 1]
 
-A larger batch on the same GPUs takes no less time, and more GPUs do the same
-work in no less GPU time. Curves that only rise are fitted to the very rows
+A larger batch on the same GPUs takes no less time, and a step in which each GPU
+takes a batch takes no less time on more GPUs. Curves that only rise are fitted to the very rows
 they are compared with: what is left is noise of the measurements, which no
 such model can predict. Beside it the champion's error on held-out rows.
 """
@@ -38,9 +38,8 @@ def main() -> None:
         }
         for c, seconds in zip(rows.configurations, rows.seconds, strict=True)
     )  # fmt: skip
-    table["gpu_seconds"] = table.seconds * table.gpus
     by_batch = contradiction(table, ["network", "gpu", "gpus", "spread"], "batch", "seconds")
-    by_count = contradiction(table, ["network", "gpu", "batch", "spread"], "gpus", "gpu_seconds")
+    by_count = contradiction(table, ["network", "gpu", "batch", "spread"], "gpus", "seconds")
     table["floor"] = np.maximum(by_batch, by_count)
     errors = [
         np.abs(

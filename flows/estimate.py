@@ -23,18 +23,19 @@ def options(
 ) -> str:
     """Predict every way to run the job; a table, a picture and the choice."""
     # SciPy and matplotlib take seconds: only here.
-    from headway.estimate.choice import Prefer
+    from headway.estimate.choice import Prefer, nothing_fits
     from headway.estimate.choice import document as option_document
     from headway.gateway.estimate import estimate_options
     from headway.views.charts import draw_options
 
     job = document if isinstance(document, TrainingJob) else job_from_document(document)
     job = Forecaster(site).on_base_image(job, job.team).job
+    deadline_s = parse_duration(deadline) if deadline else None
     found = estimate_options(
         site,
         job,
         budget=budget,
-        deadline_s=parse_duration(deadline) if deadline else None,
+        deadline_s=deadline_s,
         prefer=Prefer(prefer),
     )
     if not found:
@@ -51,10 +52,11 @@ def options(
         description="Each option with its 80 % interval; the Pareto set is joined.",
     )
     best = found[0]
+    if not best.chosen:
+        return nothing_fits(option_document(best), budget, deadline_s)
     seconds = best.prediction.runtime_s or 0.0
     where = f"{best.gpus} × {best.gpu_type}" if best.gpus else "the CPU"
-    kept = "" if best.chosen else "nothing keeps to budget and deadline; closest: "
-    return f"{kept}{where}: {format_duration(seconds)}, rests on {best.prediction.basis}"
+    return f"{where}: {format_duration(seconds)}, rests on {best.prediction.basis}"
 
 
 def _row(option: Any) -> dict[str, Any]:

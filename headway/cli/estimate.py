@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from headway.estimate.trace_files import ImportedTraces
     from headway.model.trace import Trace
 
+_LATER = (
+    "estimates change after the next refit, each night; or now: "
+    "prefect deployment run retrain-estimators/nightly"
+)
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -75,7 +79,11 @@ def estimate(
         "→ chosen   * no other is both as fast and as cheap   "
         "! over budget or deadline, or out of the job's range"
     )
-    if found[0]["chosen"] and found[0]["shares"]:
+    if not found[0]["chosen"]:
+        from headway.estimate.choice import nothing_fits
+
+        click.echo(nothing_fits(found[0], budget, deadline_s))
+    elif found[0]["shares"]:
         click.echo(found[0]["shares"]["words"])
 
 
@@ -97,6 +105,7 @@ def import_(file: BinaryIO, source: str, machine: bool) -> None:
         site.make_ledger()  # traces may be there before the site is started
         kept = site.ledger.traces.add(got.traces)
     known = len(got.traces) - kept
+    later = [_LATER] if kept else []
     if machine:
         print_json(
             {
@@ -105,6 +114,7 @@ def import_(file: BinaryIO, source: str, machine: bool) -> None:
                 "left_out": [str(problem) for problem in got.problems],
                 "metrics": got.metrics,
                 "dropped_columns": got.dropped,
+                "notices": [*got.notices, *later],
             }
         )
         sys.exit(_status(got))
@@ -120,6 +130,8 @@ def import_(file: BinaryIO, source: str, machine: bool) -> None:
         say(f"kept as metrics: {', '.join(got.metrics)}")
     if got.dropped:
         say(f"not numbers, not kept: {', '.join(got.dropped)}")
+    for notice in [*got.notices, *later]:
+        say(notice)
     sys.exit(_status(got))
 
 

@@ -1,9 +1,10 @@
 """Where and how large to run a job: what each way takes, costs and needs, and which to choose."""
 
 import enum
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headway.estimate.features import from_job
 from headway.estimate.gpu_prior import gpu_memory_guess
@@ -18,7 +19,7 @@ from headway.model.node_settings import NodeSettings
 from headway.model.run import Prediction
 from headway.model.size import Size
 from headway.model.trace import Trace
-from headway.units import HOUR_S
+from headway.units import HOUR_S, format_duration
 
 if TYPE_CHECKING:
     from headway.estimate.estimator import Estimators
@@ -60,10 +61,16 @@ class Option:
     """What each GPU does of the work; None for one, and where batch or epochs are not known."""
     pareto: bool = False
     """No other option is both as fast and as cheap."""
-    within: bool = True
-    """Keeps to the budget and the deadline, by the upper end of its interval, and to the range of
-    sizes that the job may give."""
+    excess: float = 0.0
+    """How many times its cost or its time, by the upper end of the interval, is what it may be:
+    the larger of both, 0 where neither is limited. Infinite where that cannot be told, or the job
+    does not allow its size."""
     chosen: bool = False
+
+    @property
+    def within(self) -> bool:
+        """Keeps to budget, deadline, and the range of sizes that the job may give."""
+        return self.excess <= 1.0
 
     @property
     def efficiency_frac(self) -> float | None:
@@ -127,16 +134,20 @@ def options(
     learnt = estimators.predict(configurations)
     named = [replace(t, gpu_type=estimators.tables.gpu_name(t.gpu_type)) for t in recent]
     predictions = []
-    for way, c, each in zip(ways, configurations, learnt, strict=True):
+    for c, each in zip(configurations, learnt, strict=True):
         said = said_of(c, each, named, limit_s=job.max_runtime)
         if said.learnt is None:
             said = instead_of_prior(said, usual)
-        predictions.append(_priced(said, way.price_per_hour))
+        predictions.append(said)
     alone_s = {
         way.gpu_type: said.runtime_s
         for way, said in zip(ways, predictions, strict=True)
         if way.gpus == 1 and said.learnt_runtime_s is not None
     }
+    predictions = [
+        _priced(_possible(said, alone_s.get(way.gpu_type), way.gpus), way.price_per_hour)
+        for way, said in zip(ways, predictions, strict=True)
+    ]
     found = []
     for way, asked, prediction in zip(ways, configurations, predictions, strict=True):
         there = [each for each in spaces if each.node.name in way.nodes]
@@ -167,8 +178,8 @@ def options(
         owners = [n for n in nodes if n.name in way.nodes]
         fitting = tuple(n.name for n in owners if _holds(n, option, job, short))
         if len(fitting) >= way.node_count and is_allowed(option):
-            within = _keeps_to(option, budget, deadline_s) and _is_asked(option, job)
-            found.append(replace(option, nodes=fitting, within=within))
+            excess = _excess(option, budget, deadline_s) if _is_asked(option, job) else math.inf
+            found.append(replace(option, nodes=fitting, excess=excess))
     return _ranked(_with_pareto(found), prefer)
 
 
@@ -176,6 +187,15 @@ def _speed_up(alone_s: float | None, said: Prediction) -> float | None:
     """How many times as fast as one GPU; not told by what only the prior says."""
     runtime_s = said.learnt_runtime_s
     return alone_s / runtime_s if alone_s and runtime_s else None
+
+
+def _possible(said: Prediction, alone_s: float | None, gpus: int) -> Prediction:
+    """*said* with no time below what so many GPUs need of work that one does in *alone_s*."""
+    runtime_s = said.learnt_runtime_s
+    if alone_s is None or runtime_s is None or runtime_s * gpus >= alone_s:
+        return said
+    most_s = max(alone_s / gpus, said.runtime_high_s or 0.0)
+    return replace(said, runtime_s=alone_s / gpus, runtime_high_s=most_s)
 
 
 def _priced(said: Prediction, price_per_hour: float) -> Prediction:
@@ -306,23 +326,30 @@ def _is_asked(option: Option, job: TrainingJob) -> bool:
     return not job.is_elastic or size in job.sizes
 
 
-def _keeps_to(option: Option, budget: float | None, deadline_s: float | None) -> bool:
-    """Whether the upper end of the interval keeps to both; not when a limit cannot be judged."""
+def _excess(option: Option, budget: float | None, deadline_s: float | None) -> float:
+    """See `Option.excess`."""
+    if budget is None and deadline_s is None:
+        return 0.0
     high_s, wait_s = option.prediction.runtime_high_s, option.wait_s
-    if high_s is None:
-        return budget is None and deadline_s is None
+    if high_s is None or (wait_s is None and deadline_s is not None):
+        return math.inf
     cost = high_s / HOUR_S * option.price_per_hour
-    in_time = deadline_s is None or (wait_s is not None and high_s + wait_s <= deadline_s)
-    return (budget is None or cost <= budget) and in_time
+    used = [] if budget is None else [(cost, budget)]
+    used += [] if deadline_s is None else [(high_s + (wait_s or 0.0), deadline_s)]
+    return max(need / most if most else math.inf if need else 0.0 for need, most in used)
 
 
 def _with_pareto(found: Sequence[Option]) -> list[Option]:
-    """*found*, with those marked that no other beats in time and cost.
+    """*found*, with those marked that keep to the limits and that no other such beats.
 
-    In the time until their ends, where that can be told of any, else in that which they run.
+    In cost, and in the time until their ends where that can be told of any, else in that which
+    they run.
     """
     told = any(each.done_s is not None for each in found)
-    times = {at: o.done_s if told else o.prediction.runtime_s for at, o in enumerate(found)}
+    times = {
+        at: (o.done_s if told else o.prediction.runtime_s) if o.within else None
+        for at, o in enumerate(found)
+    }
 
     def beats(a: int, b: int) -> bool:
         time_a, time_b = times[a], times[b]
@@ -339,16 +366,41 @@ def _with_pareto(found: Sequence[Option]) -> list[Option]:
 
 
 def _ranked(found: Sequence[Option], prefer: Prefer) -> list[Option]:
-    def rank(option: Option) -> tuple[bool, bool, float, float, int]:
+    def rank(option: Option) -> tuple[float, bool, float, float, int]:
         done_s, cost = option.done_s, option.prediction.cost
         time, money = done_s or option.prediction.runtime_s or 0.0, cost or 0.0
         first, second = (time, money) if prefer is Prefer.FASTEST else (money, time)
-        return (not option.within, done_s is None, first, second, option.gpus)
+        # What keeps to no limit goes by how far it is from that.
+        return (max(option.excess, 1.0), done_s is None, first, second, option.gpus)
 
     ordered = sorted(found, key=rank)
     if ordered and ordered[0].within:
         ordered[0] = replace(ordered[0], chosen=True)
     return ordered
+
+
+def nothing_fits(nearest: Mapping[str, Any], budget: float | None, deadline_s: float | None) -> str:
+    """In a sentence that no option keeps to the limits, and what of *nearest* is above which.
+
+    Args:
+        nearest: Document of the first option.
+        budget: Most that it may cost.
+        deadline_s: Seconds from now by which it must end.
+    """
+    limits = [] if budget is None else [f"a budget of {budget:g}"]
+    limits += [] if deadline_s is None else [f"a deadline in {format_duration(deadline_s)}"]
+    said = f"nothing keeps to {' and '.join(limits) or 'the sizes that the job allows'}"
+    count, gpus = nearest["node_count"], nearest["gpus"]
+    where = f"{gpus} × {nearest['gpu_type']}" if gpus else "the CPU"
+    where += f" over {count} nodes" if count > 1 else ""
+    high_s, wait_s = nearest["runtime_high_s"], nearest["wait_s"]
+    if high_s is None or nearest["excess"] is None:
+        return f"{said}, and of nothing can be told that it comes near"
+    cost = high_s / HOUR_S * nearest["price_per_hour"]
+    needs = [] if budget is None else [f"costs up to {cost:.4g}"]
+    if deadline_s is not None:
+        needs.append(f"ends within {format_duration(high_s + (wait_s or 0.0))}")
+    return f"{said}; nearest comes {where}, which {' and '.join(needs)}"
 
 
 def document(option: Option) -> dict[str, object]:
@@ -365,5 +417,6 @@ def document(option: Option) -> dict[str, object]:
         **{name: getattr(option.prediction, name) for name in said},
         "nodes": list(option.nodes),
         "whole_gpus": option.whole,
+        "excess": option.excess if math.isfinite(option.excess) else None,
         "shares": option.shares and {**asdict(option.shares), "words": option.shares.words()},
     }

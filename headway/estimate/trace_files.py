@@ -15,10 +15,12 @@ from pydantic import BaseModel, BeforeValidator
 
 from headway.errors import InvalidInput, shown
 from headway.estimate.row_files import above_zero, checked, is_number, read_rows, whole
+from headway.estimate.scale_out import TOLERANCE, impossible, of_all_gpus, speed_ups
 from headway.model.trace import LONGEST_S, Trace
 
 REQUIRED = ("network", "gpu_type", "gpus", "batch_size")
-TIMES = ("iteration_s", "epoch_s", "runtime_s", "samples_per_s")
+TIMES = ("iteration_s", "batch_s", "epoch_s", "runtime_s", "samples_per_s")
+_TIMED = " | ".join(TIMES)
 _LARGEST = 2.0**63 - 1
 _UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-[0-9]{1,9})?|[0-9a-f]{64}")
 """A run of a site and its attempt, or what an import made."""
@@ -50,13 +52,17 @@ _Count = Annotated[int, whole(1, _LARGEST)]
 
 
 class TraceFileRow(BaseModel):
-    """One row of a file of traces: the columns that headway knows; empty cells are left out."""
+    """One row of a file of traces: the columns that headway knows; empty cells are left out.
+
+    What each means, and in which unit, stands in docs/estimates.md.
+    """
 
     network: str
     gpu_type: str
     gpus: Annotated[int, whole(0, 1_000_000)]
     batch_size: _Count | None = None
     iteration_s: _Seconds | None = None
+    batch_s: _Seconds | None = None
     epoch_s: _Seconds | None = None
     runtime_s: _Seconds | None = None
     samples_per_s: Annotated[float, above_zero(1e12, "samples a second")] | None = None
@@ -96,6 +102,8 @@ class ImportedTraces:
     """Columns the schema does not know, kept with the traces."""
     dropped: tuple[str, ...]
     """Columns the schema does not know and that hold no number."""
+    notices: tuple[str, ...] = ()
+    """How something was read that may be meant in two ways."""
 
 
 def parse(data: bytes, name: str, source: str) -> ImportedTraces:
@@ -124,21 +132,46 @@ def parse(data: bytes, name: str, source: str) -> ImportedTraces:
     others = [
         column for column in file.columns if column and column not in TraceFileRow.model_fields
     ]
-    traces: list[Trace] = []
+    traces: dict[str, Trace] = {}
     problems: list[InvalidInput] = []
     seen: Counter[str] = Counter()
     for where, cells in file.lines:
         try:
             row = file.by_column([*map(_unquoted, cells)], where)
             trace = _trace(row, others, source, where)
-            traces.append(replace(trace, run_id=_own_id(trace, row, seen)))
+            traces[where] = replace(trace, run_id=_own_id(trace, row, seen))
         except InvalidInput as problem:
             problems.append(problem)
     if not traces and not problems:
         raise InvalidInput("rows", 0, "give at least one row below the header", where=name)
-    numeric = {name for trace in traces for name in trace.metrics}
+    numeric = {name for trace in traces.values() for name in trace.metrics}
     dropped = tuple(column for column in others if column not in numeric)
-    return ImportedTraces(tuple(traces), tuple(problems), tuple(sorted(numeric)), dropped)
+    read, notices = _as_meant(list(traces.values()))
+    wrong, lines = impossible(read), list(traces)
+    problems += [
+        InvalidInput(_TIMED, said, f"at most its GPUs × {TOLERANCE:g} times", where=lines[at])
+        for at, said in wrong.items()
+    ]
+    kept = tuple(trace for at, trace in enumerate(read) if at not in wrong)
+    return ImportedTraces(kept, tuple(problems), tuple(sorted(numeric)), dropped, notices)
+
+
+def _as_meant(traces: list[Trace]) -> tuple[list[Trace], tuple[str, ...]]:
+    """*traces* with `iteration_s` as the file means it, and what to say of that.
+
+    Tables of throughputs mean a batch over all GPUs by it. That is taken for what is meant where
+    most of the rows that can be compared would otherwise be faster than GPUs can be, and few so.
+    """
+    compared, other = speed_ups(traces), of_all_gpus(traces)
+    wrong, wrong_so = len(impossible(traces)), len(impossible(other))
+    if 2 * wrong <= len(compared) or 5 * wrong_so > len(compared):
+        return traces, ()
+    said = (
+        f"iteration_s is read as the time of one batch over all GPUs together (batch_s): as the "
+        f"time in which each GPU takes a batch, {wrong} of {len(compared)} rows on several GPUs "
+        "would be faster than so many GPUs can be"
+    )
+    return other, (said,)
 
 
 def write(traces: Sequence[Trace]) -> str:
@@ -191,11 +224,14 @@ def _trace(row: Mapping[str, str], others: Sequence[str], source: str, where: st
     bound = known.exit != "ok" and (known.host_peak_bytes or known.gpu_peak_bytes)
     if not set(TIMES) & known.model_fields_set and not bound:
         allowed = "give one, or exit oom or failed with a peak"
-        raise InvalidInput(" | ".join(TIMES), "", allowed, where=where)
+        raise InvalidInput(_TIMED, "", allowed, where=where)
     if known.nodes > max(known.gpus, 1):
         raise InvalidInput("nodes", known.nodes, "give at most gpus", where=where)
     metrics = {column: float(plain[column]) for column in others if is_number(plain[column])}
-    return Trace(**known.model_dump(), source=source, metrics=metrics)
+    trace = Trace(**known.model_dump(exclude={"batch_s"}), source=source, metrics=metrics)
+    if known.batch_s is None or known.iteration_s is not None:
+        return trace
+    return replace(trace, iteration_s=known.batch_s * max(known.gpus, 1))
 
 
 def _plain(text: str, column: str, where: str) -> str:

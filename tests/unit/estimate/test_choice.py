@@ -143,6 +143,32 @@ def test_budget_and_deadline_are_kept_by_the_upper_end(estimators):
     assert not any(o.chosen or o.within for o in none)
 
 
+def test_where_nothing_fits_no_option_is_starred_and_the_nearest_comes_first(estimators):
+    cheap = options(job(), SITE, estimators, budget=0.001)
+    assert not any(o.pareto or o.chosen for o in cheap)
+    upper = [o.prediction.runtime_high_s / HOUR_S * o.price_per_hour for o in cheap]
+    assert upper[0] == min(upper)
+    said = choice.nothing_fits(choice.document(cheap[0]), 0.001, None)
+    assert said.startswith("nothing keeps to a budget of 0.001; nearest comes ")
+    assert f"costs up to {upper[0]:.4g}" in said
+    unknown = options(job(), SITE, estimators, deadline_s=60.0, wait_s=lambda _: None)
+    assert "of nothing can be told" in choice.nothing_fits(choice.document(unknown[0]), None, 60.0)
+
+
+def test_no_number_of_gpus_is_said_to_be_faster_than_so_many_can_be():
+    traces = [
+        Trace("a", gpu, gpus, batch, iteration_s=batch / 100 * gpus**-0.4, nodes=1)
+        for gpu in ("k80", "v100")
+        for gpus in (1, 2, 4)
+        for batch in (8, 16, 32, 64)
+    ]
+    bold = Estimators.fit(traces, fitted_at=datetime(2026, 1, 2, tzinfo=UTC))
+    found = [o for o in options(job(), SITE, bold) if o.speed_up is not None]
+    assert {o.gpus for o in found} == {1, 2, 4, 8}
+    assert all(o.efficiency_frac <= 1.0 for o in found)
+    assert all(o.prediction.runtime_low_s <= o.prediction.runtime_s for o in found)
+
+
 def test_the_wait_counts_towards_the_end(estimators):
     def busy(option):
         return 1e9 if "fast" in option.nodes else 0.0

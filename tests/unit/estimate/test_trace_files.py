@@ -1,13 +1,14 @@
 import io
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from headway.errors import InvalidInput
-from headway.estimate.trace_files import parse, write
+from headway.estimate.trace_files import TraceFileRow, parse, write
 from headway.model.trace import Trace
 
 HEAD = "network,gpu_type,gpus,batch_size,iteration_s"
@@ -63,7 +64,7 @@ def test_a_bad_row_is_reported_by_line_and_left_out(row, field):
 def test_missing_columns_are_all_named():
     with pytest.raises(InvalidInput, match="add gpus, batch_size"):
         read("network,gpu_type,iteration_s\nr,v100,1\n")
-    with pytest.raises(InvalidInput, match="iteration_s, epoch_s, runtime_s, samples_per_s"):
+    with pytest.raises(InvalidInput, match="iteration_s, batch_s, epoch_s, runtime_s"):
         read("network,gpu_type,gpus,batch_size\nr,v100,1,8\n")
 
 
@@ -144,3 +145,37 @@ def test_settings_survive_an_export():
     trace = Trace("net", "v100", 1, 1, iteration_s=1.0, metrics={"--depth": 8.0})
     (back,) = parse(write([trace]).encode(), "t.csv", "site").traces
     assert back.metrics == {"--depth": 8.0}
+
+
+def test_a_time_of_one_batch_over_all_gpus_is_known_by_its_speed_ups_and_read_as_such():
+    rows = "\n".join(f"n,v100,{n},{b},{b / 100 / n**0.9}" for n in (1, 2, 4) for b in (8, 16))
+    got = read(f"{HEAD}\n{rows}\n")
+    assert not got.problems
+    assert "one batch over all GPUs" in got.notices[0]
+    steps = {t.gpus: t.iteration_s for t in got.traces if t.batch_size == 8}
+    assert steps == pytest.approx({n: 0.08 * n**0.1 for n in (1, 2, 4)})
+    said = read(f"{HEAD.replace('iteration_s', 'batch_s')}\n{rows}\n")
+    assert not said.notices
+    assert [t.iteration_s for t in said.traces] == [t.iteration_s for t in got.traces]
+
+
+def test_a_row_outside_physics_is_named_and_left_out():
+    times = {1: 0.08, 2: 0.09, 4: 0.09, 8: 0.01}
+    rows = "\n".join(f"n,v100,{n},8,{time}" for n, time in times.items())
+    got = read(f"{HEAD}\n{rows}\n")
+    assert [t.gpus for t in got.traces] == [1, 2, 4]
+    assert str(got.problems[0]).startswith("t.csv:5 iteration_s | ")
+    assert "64.0 times the speed on 8 times the GPUs" in str(got.problems[0])
+
+
+def test_the_table_of_gavel_has_speed_ups_that_gpus_can_have():
+    gavel = Path(__file__).parents[2] / "data/runtime-gavel.csv"
+    got = parse(gavel.read_bytes(), gavel.name, "gavel")
+    assert len(got.notices) == 1
+    assert len(got.traces) == 405
+    assert len(got.problems) == 6
+
+
+def test_each_column_is_documented_with_its_meaning():
+    page = (Path(__file__).parents[3] / "docs/estimates.md").read_text()
+    assert [c for c in TraceFileRow.model_fields if f"| `{c}` |" not in page] == []
