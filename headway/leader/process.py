@@ -60,7 +60,7 @@ _PAGES_EVERY_S = 1.0
 _CLAIMS_EVERY_S = 0.5
 _MEMBERS_EVERY_S = 2.0
 _PLAY_EVERY_S = 30.0
-_PLAY_PAUSE = 9.0
+_PLAY_PAUSE, _PAGES_PAUSE = 9.0, 3.0
 """So many times as long as it took, the next time waits."""
 _NOTICES_EVERY_S = 5.0
 _HEARD_WITHIN_S = 60.0
@@ -196,7 +196,8 @@ class Scheduler:
             self._unnoted += decided.granted
             self._granted.set()
         for run_id, sentence in decided.waiting.items():
-            self._pages.say(run_id, sentence, logged=run_id in decided.logged)
+            logged, planned = run_id in decided.logged, run_id in decided.planned
+            self._pages.say(run_id, sentence, logged=logged, planned=planned)
 
     async def _go_on_granting(self) -> None:
         """Begin a pass when flow processes have taken up grants that held other runs up."""
@@ -265,9 +266,14 @@ class Scheduler:
         await tell_people(self._site)
 
     async def _tell(self) -> None:
-        """Write onto the pages of runs that wait; apart, since no grant is to wait for it."""
+        """Write onto the pages of runs that wait; apart, since no grant is to wait for it.
+
+        In a quarter of the time: Prefect's server has the starts of runs to write down, too.
+        """
         await self._pages.news.wait()
+        begun_s = self._site.clock.monotonic_s()
         await self._pages.write()
+        await anyio.sleep(_PAGES_PAUSE * (self._site.clock.monotonic_s() - begun_s))
 
     async def _listen(self) -> None:
         """Act the moment a run is scheduled or its user wants something.

@@ -1,4 +1,8 @@
-"""Why runs wait, as Prefect shows it: states, lines of their logs, and one artifact for each."""
+"""Why runs wait, as Prefect shows it: states, lines of their logs, and an artifact for each.
+
+A page costs Prefect's server some 50 ms of a processor that starts of runs need, too. So the runs
+that are planned for come first, and those behind them have the state alone.
+"""
 
 import asyncio
 import logging
@@ -31,6 +35,8 @@ class News(NamedTuple):
     """Why the run waits; empty once it was given its place."""
     logged: bool
     """Worth a line of its log."""
+    planned: bool
+    """The run is one of the first, for which is planned."""
 
 
 class WaitPages:
@@ -55,11 +61,12 @@ class WaitPages:
         self._unexplained: set[str] = set()
         self._artifacts: dict[str, UUID] = {}
 
-    def say(self, run_id: str, sentence: str, *, logged: bool) -> None:
-        """Why the run waits now; *logged* for its log, too."""
+    def say(self, run_id: str, sentence: str, *, logged: bool, planned: bool = True) -> None:
+        """Why the run waits now; *logged* for its log, too. Other arguments: see `News`."""
         before = self._unwritten.pop(run_id, None)
         logged |= before is not None and before.logged
-        self._unwritten[run_id] = self._last[run_id] = News(self._clock.now(), sentence, logged)
+        news = News(self._clock.now(), sentence, logged, planned)
+        self._unwritten[run_id] = self._last[run_id] = news
         self.news.set()
 
     def explain(self, run_id: str, text: str) -> None:
@@ -79,7 +86,8 @@ class WaitPages:
 
     async def write(self) -> None:
         """Write of some runs what is new; what the server did not take is kept, behind the rest."""
-        batch = dict(list(self._unwritten.items())[:RUNS_AT_ONCE])
+        first = sorted(self._unwritten.items(), key=lambda each: not each[1].planned)
+        batch = dict(first[:RUNS_AT_ONCE])
         for run_id in batch:
             del self._unwritten[run_id]
         try:
@@ -104,8 +112,9 @@ class WaitPages:
             batch[run_id] = batch.pop(run_id)  # the last one, where the server fails with it
             if (run := still.get(run_id)) is not None:
                 await self._annotate(run, news.sentence)
-            more = self._explained.get(run_id, "")
-            await self._put(run_id, waiting_text(news.sentence, news.at) + more)
+            if news.planned or run_id in self._artifacts:
+                more = self._explained.get(run_id, "")
+                await self._put(run_id, waiting_text(news.sentence, news.at) + more)
             self._unexplained.discard(run_id)
             del batch[run_id]
         for run_id in self._unexplained & self._last.keys():

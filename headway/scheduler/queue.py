@@ -53,6 +53,8 @@ class Pass:
     """Runs of which there is news why they wait: reason, place and expected start."""
     logged: frozenset[str] = frozenset()
     """Those of them whose news is worth a line of their logs."""
+    planned: frozenset[str] = frozenset()
+    """The first runs of the queue, for which was planned."""
     held_up: bool = False
     """More would start, but for claims that no flow process has taken up yet."""
 
@@ -154,7 +156,9 @@ class PoolQueue:
         self._keep_turns(term, queue, seen)
         made = self._starts.keep(made, seen, waiting, known.starts)
         waits, logged = self._tell(term, made, seen)
-        return Pass(granted.run_ids, tuple(refused), waits, logged, bool(granted.held_up))
+        planned = frozenset(entry.run_id for entry in made.entries)
+        held_up = bool(granted.held_up)
+        return Pass(granted.run_ids, tuple(refused), waits, logged, planned, held_up)
 
     def _keep_up(self, seen: PoolSnapshot, nodes: set[str]) -> list[str]:
         """Remember who waits now; gives runs whose next attempt no node could hold."""

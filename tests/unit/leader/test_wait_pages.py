@@ -210,6 +210,24 @@ def test_news_of_many_runs_is_written_in_parts(prefect: Prefect) -> None:
     assert written == [wait_pages.RUNS_AT_ONCE, 2 * wait_pages.RUNS_AT_ONCE, 60]
 
 
+def test_the_runs_that_are_planned_for_come_first_and_the_others_have_the_state_alone(
+    prefect: Prefect,
+) -> None:
+    pages = pages_of(prefect)
+    many = [str(UUID(int=at)) for at in range(100, 100 + wait_pages.RUNS_AT_ONCE)]
+    for run_id in many:
+        pages.say(run_id, "64 runs are ahead of it", logged=False, planned=False)
+    pages.say(RUN, "needs 2 CPUs", logged=False)
+    write(pages)
+    assert RUN in prefect.states
+    write(pages)
+    assert prefect.states.keys() == {RUN, *many}
+    assert [run_id for run_id, _ in prefect.artifacts.values()] == [RUN]
+    pages.say(many[0], "needs 2 CPUs", logged=False)
+    write(pages)
+    assert [run_id for run_id, _ in prefect.artifacts.values()] == [RUN, many[0]]
+
+
 def test_a_line_of_the_log_that_was_not_written_yet_is_not_lost(prefect: Prefect) -> None:
     pages = pages_of(prefect)
     pages.say(RUN, "needs 2 CPUs", logged=True)
