@@ -55,7 +55,6 @@ def refit(site: Site, traces: list[Trace]) -> str:
 @task(cache_policy=NO_CACHE, persist_result=False)
 def recalibrate_starts(site: Site) -> str:
     """Learn from the starts of late how sure a plan's starts are, and show how they were said."""
-    site.ledger.starts.settle()
     newest = site.ledger.starts.newest(LOOKED_AT)
     site.ledger.settings.keep(CALIBRATION, calibration_document(learn(newest, site.ledger.now())))
     create_table_artifact(

@@ -22,6 +22,7 @@
     ├── StoreFailed             the site's store of ended runs does not do what it is asked
     ├── LedgerError
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
+    │   ├── LedgerRefused       the login by which it was opened may not do that
     │   ├── LedgerMissing       there is no ledger where it is looked for
     │   ├── TermOver            another scheduler leads the pool by now
     │   ├── SchemaMismatch      the tables are older or newer than this code
@@ -355,6 +356,17 @@ class LedgerUnreachable(LedgerError):
         super().__init__(
             f"the ledger at {url} cannot be used ({cause}); nothing was granted or changed. "
             "It is tried again; `headway doctor` shows what is wrong"
+        )
+
+
+class LedgerRefused(LedgerError):
+    """The login by which the ledger was opened may not do that: a node's may do little."""
+
+    def __init__(self, cause: str) -> None:
+        self.cause = cause
+        super().__init__(
+            f"the login by which the ledger was opened may not do that ({cause}); nothing was "
+            "changed. A node's own login may do what its agent does: do it on the site's machine"
         )
 
 

@@ -13,12 +13,13 @@ from headway.admin.serving import become
 from headway.clock import SystemClock
 from headway.credentials import note_gateway, noted_gateway
 from headway.durable import replace_file
-from headway.errors import LedgerError, SiteRefused, SiteUnreachable
+from headway.errors import InvalidInput, LedgerError, SiteRefused, SiteUnreachable
 from headway.gateway.announced import announced
 from headway.gateway.local_token import have_local_token
 from headway.home import settle
 from headway.ledger import Ledger
 from headway.model.access import token_digest
+from headway.model.document import HIDDEN
 from headway.node.probing import probe_node
 from headway.prefect import auth
 from headway.prefect.auth import auth_for, keep_secret
@@ -41,13 +42,13 @@ def join(
     Args:
         settings: This node's.
         server_url: The Prefect API.
-        ledger_url: The ledger's database.
+        ledger_url: The ledger's database, by the login that `add_node` has made for this node.
         say: Is told what happens.
         ask: Asks a person for the auth string; None where nobody is there.
 
     Raises:
-        InvalidInput: *server_url* is no address, or others could read what goes to it or to the
-            ledger.
+        InvalidInput: *server_url* is no address, others could read what goes to it or to the
+            ledger, or that is the login of another node.
         SiteUnreachable: No Prefect server answers there.
         SiteRefused: It asks for an auth string that was not given.
         LedgerUnreachable: No database answers at *ledger_url*.
@@ -63,6 +64,7 @@ def join(
         registered = server.has_deployment()
         ledger = Ledger.open(ledger_url)
         try:
+            _check_login(settings, ledger)
             check_name(ledger, settings)
             learn_gateway(settings, ledger, say)
         finally:
@@ -79,6 +81,26 @@ def join(
         if not server.has_pool(settings.pool):  # to make one takes 3 s of a core
             make_pool(settings, env)
         server.offer_in(settings.pool)
+
+
+def add_node(settings: Settings, ledger: Ledger, name: str) -> str:
+    """Make a login of the ledger's database for node *name*; its address, to be joined with.
+
+    Raises:
+        InvalidInput: No other machine reaches the site's database.
+        LedgerRefused: The ledger's own role may make no others.
+    """
+    if settings.owns_database:
+        allowed = "the site's own PostgreSQL listens on no port: name another one by that first"
+        raise InvalidInput("HEADWAY_LEDGER_URL", HIDDEN, allowed)
+    return ledger.node_logins.add(name, actor=os_user())
+
+
+def _check_login(settings: Settings, ledger: Ledger) -> None:
+    own = ledger.node_logins.own()
+    if own not in (None, settings.node):
+        allowed = f"the ledger's address is the login of {own}: set HEADWAY_NODE={own}"
+        raise InvalidInput("HEADWAY_NODE", settings.node, allowed)
 
 
 def learn_gateway(settings: Settings, ledger: Ledger, say: Callable[[str], None]) -> None:

@@ -61,6 +61,7 @@ def remove_node(
         )
     if record is not None:
         _take_out(site, name, powered_off=powered_off, say=say)
+    site.ledger.node_logins.remove(name)
     janitor = Janitor(site)
     runs = site.ledger.runs.on_node(name)
     prefect = {}

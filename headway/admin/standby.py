@@ -1,6 +1,7 @@
 """Standing by for the scheduler of a pool: without a process of its own, until one is wanted."""
 
 import math
+from functools import cached_property
 
 from headway.clock import Clock
 from headway.errors import HeadwayError
@@ -26,6 +27,9 @@ class Standby:
             return False
         self._next_s = clock.monotonic_s() + LOOK_AGAIN_S
         try:
+            if self._is_agent_alone:
+                self._next_s = math.inf
+                return False
             leader = self._site.ledger.leaders.of(settings.pool)
         except HeadwayError:  # nobody could lead now
             return False
@@ -33,3 +37,8 @@ class Standby:
             return True
         self._next_s += max(leader.left_s - LOOK_AGAIN_S, 0.0)
         return leader.left_s <= 0
+
+    @cached_property
+    def _is_agent_alone(self) -> bool:
+        """Whether this node has a login of its own, by which nobody leads."""
+        return self._site.ledger.node_logins.own() is not None

@@ -1,5 +1,6 @@
-"""Commands about nodes: node join, serve, leave, drain, resume, remove, list."""
+"""Commands about nodes: node add, join, serve, leave, drain, resume, remove, list."""
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,33 @@ def node() -> None:
 
 
 @node.command()
+@click.argument("name")
+@as_json
+def add(name: str, machine: bool) -> None:
+    """Make a login of the ledger's database for the machine NAME, which it joins with.
+
+    On the site's own machine. The login is shown this once; it may do what a node's agent does,
+    and nothing else. NAME's earlier one lets nobody in any more; `headway node remove` ends it.
+    """
+    from headway.admin.join import add_node
+
+    site = this_site()
+    ledger = add_node(site.settings, site.ledger, name)
+    if machine:
+        print_json({"node": name, "server": site.settings.api_url, "ledger": ledger})
+        return
+    say(f"on {name}, where PREFECT_API_AUTH_STRING or a question gives the site's auth string:")
+    say(
+        f"HEADWAY_NODE={name} headway node join --server {site.settings.api_url} "
+        f"--ledger {shlex.quote(ledger)}"
+    )
+
+
+@node.command()
 @click.option(
     "--server", required=True, metavar="URL", help="The Prefect API, http://head:4200/api."
 )
-@click.option("--ledger", required=True, metavar="URL", help="postgresql://user@head/headway.")
+@click.option("--ledger", required=True, metavar="URL", help="What `headway node add` has printed.")
 @as_json
 def join(server: str, ledger: str, machine: bool) -> None:
     """Make this machine a node of a site, measure it and start its worker.

@@ -193,7 +193,7 @@ class Door:
             self._of_addresses.take(WHOSE.get())
             raise TokenRefused
         buckets = self._of_files if _is_for_a_file(scope) else self._of_tokens
-        buckets.take(str(found.token_id))
+        buckets.take(token_digest(token))
         scope.setdefault("state", {})["caller"] = found.caller
         return token
 
@@ -309,6 +309,7 @@ class Allowed:
         return found
 
 
+OfANode = Annotated[Caller, Depends(Allowed(access.Scope.NODE))]
 Watcher = Annotated[Caller, Depends(Allowed(access.Scope.WATCH))]
 Submitter = Annotated[Caller, Depends(Allowed(access.Scope.SUBMIT))]
 Operator = Annotated[Caller, Depends(Allowed(access.Scope.OPERATE))]

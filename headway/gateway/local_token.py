@@ -1,11 +1,11 @@
 """The token of a machine of the site: made and found without a login.
 
-Whoever may read the home of a site, or the ledger's address on a node, is an operator of it anyway.
+Whoever may read the home of a site is an operator of it anyway.
 """
 
 from datetime import timedelta
 
-from headway.gateway.tokens import issue
+from headway.gateway.tokens import issue, new_token
 from headway.ledger import Ledger
 from headway.model.access import Scope, looks_like_token, token_digest
 from headway.prefect.auth import keep_secret
@@ -18,8 +18,16 @@ _RENEWED_BEFORE_S = 30 * DAY_S
 
 
 def have_local_token(settings: Settings, ledger: Ledger) -> str:
-    """The operator's token in this machine's home, made anew where there is none that lasts."""
+    """The token in this machine's home, made anew where there is none that lasts.
+
+    The operator's; on a node that has a login of its own a new one, which serves its runs alone.
+    """
     path = settings.token_file
+    if (node := ledger.node_logins.own()) is not None:
+        token = new_token()
+        ledger.access_tokens.keep_of_node(node, token_digest(token))
+        keep_secret(path, token)
+        return token
     try:
         token = path.read_text().strip()
     except FileNotFoundError:
@@ -34,7 +42,7 @@ def have_local_token(settings: Settings, ledger: Ledger) -> str:
         ledger,
         user=user,
         team=OPERATORS_TEAM,
-        scopes=set(Scope),
+        scopes={Scope.WATCH, Scope.SUBMIT, Scope.OPERATE},
         lifetime_s=_LIFETIME_S,
         actor=user,
     )

@@ -19,6 +19,11 @@ from headway.this_node import OPERATORS_TEAM
 from headway.units import format_duration
 
 
+def new_token() -> str:
+    """Random bits that nobody guesses."""
+    return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+
+
 def issue(
     ledger: Ledger,
     *,
@@ -41,7 +46,7 @@ def issue(
         raise InvalidInput(
             "expires", format_duration(lifetime_s), f"give more than 0, up to {most}"
         )
-    token = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+    token = new_token()
     kept = ledger.access_tokens.add(
         token_digest(token),
         user=checked_name("user", user),

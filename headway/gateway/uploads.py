@@ -11,13 +11,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse, Response
 
-from headway.errors import InvalidInput
+from headway.errors import InvalidInput, NotAllowed
 from headway.gateway.actions import note_act
 from headway.gateway.code import Team, code_team, whole_body
-from headway.gateway.door import Buckets, Operator, Submitter, Watcher
+from headway.gateway.door import Buckets, OfANode, Submitter, Watcher
 from headway.gateway.run_lookup import check_owner
 from headway.ledger.uploads import UPLOAD_ROW_BYTES
-from headway.model.access import Caller
+from headway.model.access import Caller, Scope, checked_name
 from headway.model.upload import DATA, Upload, UploadManifest
 from headway.node.apart import apart
 from headway.node.expiry import remove_upload
@@ -80,12 +80,14 @@ def uploads_of(site: Site) -> APIRouter:
 
     @router.get("/data/chunks/{sha256}")
     def content(
-        caller: Operator,
+        caller: OfANode,
         sha256: Annotated[str, PathParameter(pattern="^[0-9a-f]{64}$")],
         team: Team,
     ) -> Response:
-        """One chunk of a team's, for the nodes of the site."""
-        found = site.upload_chunks.read(code_team(caller, team), sha256)
+        """One chunk of a team's, for the nodes of the site that have runs of the team."""
+        if not caller.may(Scope.OPERATE) and team not in site.ledger.leases.teams_on(caller.user):
+            raise NotAllowed(f"node {caller.user} has no run of team {team}")
+        found = site.upload_chunks.read(checked_name("team", team), sha256)
         if found is None:
             return JSONResponse({"detail": "no such chunk"}, 404)
         return Response(found, media_type="application/octet-stream")

@@ -37,6 +37,7 @@ from headway.model.prefect_view import News
 from headway.model.run import GRANTED, RunState
 from headway.node.apart import apart, fork_helper
 from headway.node.daemon import scheduler_daemon
+from headway.node.expiry import tidy_code
 from headway.scheduler.intake import Offer
 from headway.scheduler.queue import Pass, PoolQueue
 from headway.scheduler.queue_janitor import QueueJanitor
@@ -63,6 +64,7 @@ _PLAY_EVERY_S = 30.0
 _PLAY_PAUSE, _PAGES_PAUSE = 9.0, 3.0
 """So many times as long as it took, the next time waits."""
 _NOTICES_EVERY_S = 5.0
+_TIDY_EVERY_S = 3600.0
 _HEARD_WITHIN_S = 60.0
 """So long one wait for a call lasts; then another one begins."""
 
@@ -106,6 +108,7 @@ class Scheduler:
                 (self._call_members, "no members of arrays", _MEMBERS_EVERY_S, self._members_due),
                 (self._play, "when runs start is told by the last time", _PLAY_EVERY_S, None),
                 (self._tell_people, "people are not told of ends", _NOTICES_EVERY_S, self._ended),
+                (self._tidy, "code that nobody uses stays", _TIDY_EVERY_S, None),
                 (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
                 (self._listen, "no events from Prefect", LISTEN_AGAIN_S, None),
                 (self._hear, "no calls of nodes", LISTEN_AGAIN_S, None),
@@ -264,6 +267,11 @@ class Scheduler:
     async def _tell_people(self) -> None:
         """At once when a node tells of news, and now and then."""
         await tell_people(self._site)
+
+    async def _tidy(self) -> None:
+        """Let go of code that members sent and nobody uses: no node may."""
+        if self._house_kept:
+            await anyio.to_thread.run_sync(tidy_code, self._site)
 
     async def _tell(self) -> None:
         """Write onto the pages of runs that wait; apart, since no grant is to wait for it.

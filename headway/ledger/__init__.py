@@ -17,6 +17,7 @@ from headway.ledger.gang_asks import GangAsks
 from headway.ledger.inspection import Inspection
 from headway.ledger.leaders import Leaders
 from headway.ledger.leases import Leases
+from headway.ledger.node_logins import NodeLogins
 from headway.ledger.nodes import Nodes, SiteSettings
 from headway.ledger.notices import Notices
 from headway.ledger.old_runs import OldRuns
@@ -46,6 +47,7 @@ class Ledger:
         """A ledger in *database*."""
         self._database = database
         self.nodes = Nodes(database)
+        self.node_logins = NodeLogins(database)
         self.settings = SiteSettings(database)
         self.runs = Runs(database)
         self.steps = Steps(database)
@@ -108,7 +110,8 @@ class Ledger:
         try:
             if not make and ledger._database.schema_version() is None:
                 raise LedgerMissing(shown(engine))
-            ledger._database.migrate()
+            if ledger._database.migrate():
+                ledger.node_logins.renew()
         except LedgerError:
             ledger.close()
             raise

@@ -52,6 +52,24 @@ class AuditRow(SQLModel, table=True):
     details: dict[str, str] = plain(has_empty=True, nullable=False)
 
 
+class NodeLoginRow(SQLModel, table=True):
+    """A role of PostgreSQL, and the node that it is the login of: see `ledger.node_logins`."""
+
+    __tablename__ = "node_login"
+    role: str = Field(primary_key=True, max_length=63)
+    node: str = Field(max_length=63)
+    made_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class NodeTokenRow(SQLModel, table=True):
+    """The token by which a node with a login of its own comes in at the gateway: its digest."""
+
+    __tablename__ = "node_token"
+    node: str = Field(primary_key=True, max_length=63)
+    digest: str = Field(max_length=64, unique=True)
+    made_at: datetime = Field(sa_type=UtcDateTime)
+
+
 class TeamUidsRow(SQLModel, table=True):
     """The uids of one team's programs and files."""
 

@@ -3,14 +3,15 @@
 from collections.abc import Collection
 from datetime import timedelta
 
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
-from headway.ledger.access_tables import AccessTokenRow
+from headway.ledger.access_tables import AccessTokenRow, NodeTokenRow
 from headway.ledger.audit_log import Act, note
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.model.access import AccessToken, Scope, scopes_from
+from headway.model.lease import NO_EXPIRY
 
 
 class AccessTokens(Repository):
@@ -55,8 +56,15 @@ class AccessTokens(Repository):
         with self._database.reading() as session:
             query = select(AccessTokenRow).where(AccessTokenRow.digest == digest)
             row = session.exec(query).one_or_none()
-            found = None if row is None else _token(row)
-            return found if found is not None and found.is_valid(now(session)) else None
+            if row is None:
+                return _of_a_node(session, digest)
+            found = _token(row)
+            return found if found.is_valid(now(session)) else None
+
+    def keep_of_node(self, node: str, digest: str) -> None:
+        """Let *node* in at the gateway by the token with this *digest*, by no earlier one."""
+        with self._database.transaction() as session:
+            session.merge(NodeTokenRow(node=node, digest=digest, made_at=now(session)))
 
     def all(self) -> list[AccessToken]:
         """Every token that was ever made, newest first."""
@@ -91,6 +99,15 @@ class AccessTokens(Repository):
                 told = {"token": str(row.token_id)}
                 note(session, Act(actor, "user.revoke", user, told))
             return revoked
+
+
+def _of_a_node(session: Session, digest: str) -> AccessToken | None:
+    """A node's, which lasts as long as its login: for its team there is no member."""
+    row = session.exec(select(NodeTokenRow).where(NodeTokenRow.digest == digest)).one_or_none()
+    if row is None:
+        return None
+    scopes = frozenset({Scope.NODE})
+    return AccessToken(0, row.node, f"node {row.node}", scopes, row.made_at, NO_EXPIRY, None)
 
 
 def _token(row: AccessTokenRow) -> AccessToken:

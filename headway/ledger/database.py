@@ -10,17 +10,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from psycopg.errors import InsufficientPrivilege
 from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from sqlmodel import Session
 from sqlmodel.sql.expression import SelectOfScalar
 
-from headway.errors import InvalidInput, LedgerError, LedgerUnreachable, SchemaMismatch
+from headway.errors import (
+    InvalidInput,
+    LedgerError,
+    LedgerRefused,
+    LedgerUnreachable,
+    SchemaMismatch,
+)
 from headway.ledger.codec import T, record
 from headway.model.document import HIDDEN
 from headway.waits import waiting_for
 
-SCHEMA_VERSION = "0040"
+SCHEMA_VERSION = "0041"
 """The newest migration; a test holds it to what Alembic says."""
 
 _FROZEN_MS = 15_000
@@ -122,15 +129,17 @@ class Database:
         ):
             yield session
 
-    def migrate(self, to: str = SCHEMA_VERSION) -> None:
-        """Bring the tables to the schema *to*. Safe when several start at once.
+    def migrate(self, to: str = SCHEMA_VERSION) -> bool:
+        """Bring the tables to the schema *to*; whether they had another one.
+
+        Safe when several start at once.
 
         Raises:
             SchemaMismatch: The tables are newer than this code.
         """
         found = self.schema_version()
         if found == to:
-            return
+            return False
         if found is not None and found > SCHEMA_VERSION:
             raise SchemaMismatch(found, SCHEMA_VERSION)
         # Alembic takes a third of a second to import: only when there is work for it.
@@ -144,6 +153,7 @@ class Database:
             connection.execute(lock, {"number": _MIGRATION_LOCK})
             config.attributes["connection"] = connection
             command.upgrade(config, to)
+        return True
 
     def schema_version(self) -> str | None:
         """The schema that the database has; None when it is empty."""
@@ -166,6 +176,8 @@ class Database:
                 "nothing was changed"
             ) from error
         except DBAPIError as error:
+            if isinstance(error.orig, InsufficientPrivilege):
+                raise LedgerRefused(_cause(error)) from error
             stopped = "its PostgreSQL is stopped; `headway up` starts it"
             cause = stopped if _is_stopped(self.engine) else _cause(error)
             raise LedgerUnreachable(shown(self.engine), cause) from error

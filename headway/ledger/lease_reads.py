@@ -33,6 +33,12 @@ class LeaseReads(Repository):
             row = live_lease(session, run_id)
             return None if row is None else lease_from(session, row)
 
+    def teams_on(self, node: str) -> frozenset[str]:
+        """Whose runs hold something on *node*."""
+        held = LeaseRow.node == node, LIVE, RunRow.run_id == LeaseRow.run_id
+        with self._database.reading() as session:
+            return frozenset(session.exec(select(RunRow.team).where(*held)))
+
     def untaken(self, run_id: str) -> list[Lease]:
         """What a gang holds for ranks that have not begun yet, by rank."""
         held = LeaseRow.run_id == run_id, LIVE, LeaseRow.gang_rank > 0

@@ -16,8 +16,15 @@ from headway.ledger.columns import among, db_now, now
 from headway.ledger.database import Repository
 from headway.ledger.lease_rows import LIVE, release_all
 from headway.ledger.records import NodeRecord
-from headway.ledger.tables import LeaseRow, NodeRow, SettingRow, StagedRow, StagedUseRow
-from headway.model.access import BY_A_BLOCK, changes
+from headway.ledger.tables import (
+    LeaseRow,
+    NodeKeyRow,
+    NodeRow,
+    SettingRow,
+    StagedRow,
+    StagedUseRow,
+)
+from headway.model.access import BY_A_BLOCK, changes, token_digest
 from headway.model.lease import NO_EXPIRY
 from headway.model.node import Capacity, Node, NodePorts, NodeReading, NodeState, Reserve
 
@@ -47,7 +54,8 @@ class Nodes(Repository):
             if known is not None and known.removed_at is None:
                 _refuse_another(session, known, identity, boot_id)
             drained = known is not None and known.state is NodeState.DRAINING
-            same = known is not None and known.worker_token == worker_token
+            digest = token_digest(worker_token)
+            same = known is not None and known.worker_token == digest
             session.merge(
                 NodeRow(
                     name=node.name,
@@ -64,25 +72,27 @@ class Nodes(Repository):
                     ports=node.ports,
                     boot_id=boot_id,
                     identity=identity,
-                    worker_token=worker_token,
+                    worker_token=digest,
                     heartbeat_at=now(session),
                     files_url=known.files_url if known is not None and same else "",
                     files_certificate=known.files_certificate if known is not None and same else "",
                 )
             )
+            session.flush()
+            session.merge(NodeKeyRow(node=node.name, key=worker_token))
 
     def serves_files(self, name: str, worker_token: str, *, url: str, certificate: str) -> None:
         """Note where the node's worker serves files; nothing if another worker has the node."""
         with self._database.transaction() as session:
             row = session.get(NodeRow, name, with_for_update=True)
-            if row is not None and row.worker_token == worker_token:
+            if row is not None and row.worker_token == token_digest(worker_token):
                 row.files_url, row.files_certificate = url, certificate
 
     def set_ports(self, name: str, worker_token: str, ports: NodePorts) -> None:
         """Note how the node's ports are used; nothing if another worker has the node."""
         with self._database.transaction() as session:
             row = session.get(NodeRow, name, with_for_update=True)
-            if row is not None and row.worker_token == worker_token:
+            if row is not None and row.worker_token == token_digest(worker_token):
                 row.ports = ports
 
     def check_name(self, name: str, *, identity: str, boot_id: str) -> None:
@@ -95,24 +105,24 @@ class Nodes(Repository):
 
     def heartbeat(self, name: str, worker_token: str, reading: NodeReading) -> bool:
         """Keep the newest reading; False when another worker took the node over."""
-        own = col(NodeRow.name) == name, col(NodeRow.worker_token) == worker_token
+        own = col(NodeRow.name) == name, col(NodeRow.worker_token) == token_digest(worker_token)
         newest = update(NodeRow).where(*own).values(reading=reading, heartbeat_at=db_now())
         with self._database.transaction() as session:
             return session.execute(newest.returning(col(NodeRow.name))).first() is not None
 
     def get(self, name: str) -> NodeRecord | None:
         """The node called *name*."""
-        with self._database.reading() as session:
-            row = _row(session, name)
-            return None if row is None else node_record(row)
+        found = self._known(_with_keys().where(NodeRow.name == name))
+        return found[0] if found else None
 
     def all(self, names: Collection[str] | None = None) -> list[NodeRecord]:
         """Every node, by name; with *names* those of them."""
-        query = of_the_site().order_by("name")
-        if names is not None:
-            query = query.where(among(NodeRow.name, names))
+        query = _with_keys().order_by("name")
+        return self._known(query if names is None else query.where(among(NodeRow.name, names)))
+
+    def _known(self, query: SelectOfScalar[Any]) -> list[NodeRecord]:
         with self._database.reading() as session:
-            return [node_record(row) for row in session.exec(query)]
+            return [node_record(row, key or "") for row, key in session.exec(query)]
 
     def files_urls(self) -> list[str]:
         """Where the nodes serve files of runs; each node asks this often."""
@@ -172,7 +182,7 @@ class Nodes(Repository):
             row.removed_at = now(session)
             row.files_url = row.files_certificate = ""
             row.worker_token = ""  # a worker that comes back is told that the node is not its own
-            for table in (StagedUseRow, StagedRow):
+            for table in (StagedUseRow, StagedRow, NodeKeyRow):
                 session.exec(delete(table).where(col(table.node) == name))
             return True
 
@@ -182,6 +192,8 @@ class SiteSettings(Repository):
 
     def put(self, name: str, document: dict[str, Any], *, actor: str = BY_A_BLOCK) -> bool:
         """Keep *document* under *name*; whether it changed. *actor* is who changes it."""
+        if self.get(name) == document:
+            return False  # nobody needs to be let change what stays as it is
         with self._database.transaction() as session:
             row = session.get(SettingRow, name, with_for_update=True)
             if row is not None and row.document == document:
@@ -211,6 +223,12 @@ class SiteSettings(Repository):
 def of_the_site() -> SelectOfScalar[NodeRow]:
     """Rows of nodes that were not removed."""
     return select(NodeRow).where(_on_site())
+
+
+def _with_keys() -> Any:
+    """The same, each with its worker's token where the ledger's login may read it."""
+    mine = col(NodeKeyRow.node) == col(NodeRow.name)
+    return select(NodeRow, NodeKeyRow.key).join(NodeKeyRow, mine, isouter=True).where(_on_site())
 
 
 def _on_site() -> ColumnElement[bool]:
@@ -246,11 +264,11 @@ def _row(session: Session, name: str, *, lock: bool = False) -> NodeRow | None:
     return None if row is None or row.removed_at else row
 
 
-def node_record(row: NodeRow) -> NodeRecord:
-    """The record of a row."""
+def node_record(row: NodeRow, key: str = "") -> NodeRecord:
+    """The record of a row, and of its worker's token where that is known."""
     # What cannot be read is promised to nobody; the node's worker writes it anew.
     capacity = Capacity(row.cpus, row.host_memory_bytes, row.gpus or ())
     reserve = Reserve(row.reserve_cpus, row.reserve_host_memory_bytes)
     ports = row.ports or NodePorts()
     node = record(Node, row, capacity=capacity, reserve=reserve, ports=ports)
-    return record(NodeRecord, row, node=node)
+    return record(NodeRecord, row, node=node, worker_token=key, sets_key=row.worker_token)

@@ -19,6 +19,7 @@ class NodeRecord:
     node: Node
     boot_id: str
     worker_token: str
+    """By which it knows the gateway; empty for whom that is none of, such as another node."""
     heartbeat_at: datetime
     reading: NodeReading | None
     identity: str = ""
@@ -27,6 +28,8 @@ class NodeRecord:
     """Where its worker serves the files of its runs; empty while it does not."""
     files_certificate: str = ""
     """The one that it shows there, as PEM; empty where it shows none."""
+    sets_key: str = ""
+    """By which it knows other nodes that ask for data sets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,7 @@ class NodeRow(SQLModel, table=True):
     identity: str = ""
     """The id that the node keeps in its home; empty for one of a version before."""
     worker_token: str
+    """The digest of its worker's token. Other nodes sign with it when they ask for data sets."""
     heartbeat_at: datetime = Field(sa_type=UtcDateTime)
     reading: NodeReading | None = value(NodeReading)
     removed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -86,6 +87,14 @@ class NodeRow(SQLModel, table=True):
     files_certificate: str = ""
     """The one that it shows there, as PEM; empty where it shows none."""
     ports: NodePorts | None = value(NodePorts)
+
+
+class NodeKeyRow(SQLModel, table=True):
+    """The token of a node's worker, by which it knows the gateway: no other node's to read."""
+
+    __tablename__ = "node_key"
+    node: str = Field(primary_key=True, max_length=63, foreign_key="node.name")
+    key: str
 
 
 class RunRow(_WithExit, table=True):

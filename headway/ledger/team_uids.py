@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sqlalchemy import text
+from sqlalchemy import func
 from sqlmodel import Session, select
 
 from headway.ledger.access_tables import TeamUidsRow
@@ -10,6 +10,8 @@ from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.model.number_range import NumberRange
 from headway.policy.team_uids import agree, allot
+
+_LOCK = 0x75696473  # "uids": an advisory lock's number
 
 
 class TeamUids(Repository):
@@ -52,7 +54,7 @@ class TeamUids(Repository):
 
 def _locked(session: Session) -> dict[str, NumberRange]:
     """Every range, with nobody else adding one until the transaction ends."""
-    session.connection().execute(text("LOCK TABLE team_uids IN SHARE ROW EXCLUSIVE MODE"))
+    session.exec(select(func.pg_advisory_xact_lock(_LOCK)))  # no login of a node may lock tables
     return {row.team: _range(row) for row in session.exec(select(TeamUidsRow))}
 
 

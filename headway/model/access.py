@@ -23,6 +23,8 @@ _NAMES = {"user": OWNER, "team": r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"}
 class Scope(StrEnum):
     """What a token may be used for. `OPERATE` includes the others, for every team."""
 
+    NODE = "node"
+    """Reading what members have put for the runs that are on a node: its own token's."""
     WATCH = "watch"
     SUBMIT = "submit"
     OPERATE = "operate"

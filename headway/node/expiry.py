@@ -38,12 +38,15 @@ def prune_code(site: Site, team: str) -> int:
 
 
 def tidy_code(site: Site) -> None:
-    """The same for every team, and for what of it lies on this node."""
+    """The same for every team."""
     for team in site.ledger.code.teams():
         with trying(f"code of team {team}"):
             prune_code(site, team)
-    with trying("code on this node"):
-        trim(site.settings.code_dir)
+
+
+def trim_code(site: Site) -> None:
+    """Remove from this node the parts of code that lie here for longest, where it is too much."""
+    trim(site.settings.code_dir)
 
 
 def tidy_uploads(site: Site) -> None:

@@ -23,6 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headway.durable import replace_file
 from headway.errors import InvalidInput, LedgerError, PortClosed, RunUnknown
+from headway.model.access import token_digest
 from headway.model.run_file import EXPIRES, NONCE, why_refused
 from headway.node.certificate import own_certificate
 from headway.node.file_answers import ASKING, FileAnswers, FileRequest
@@ -50,6 +51,7 @@ def files_app(site: Site, *, key: str) -> ASGIApp:
     """The application for the node of *site*; *key* signs what it answers."""
     node, clock, answers = site.settings.node, site.clock, FileAnswers(site.settings, site.clock)
     once, execs, sets = Once(), RunExec(site), SetAnswers(site.settings)
+    sets_key = token_digest(key)  # other nodes know it, and not *key*
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -58,7 +60,8 @@ def files_app(site: Site, *, key: str) -> ASGIApp:
         target = f"{raw}?{query}" if query else raw
         method = scope.get("method", "GET")  # uvicorn is told that there is no lifespan
         now_s = clock.now().timestamp()
-        why = why_refused(key, node, method, target, headers, now_s=now_s)
+        fits = sets_key if raw.startswith(SETS) else key
+        why = why_refused(fits, node, method, target, headers, now_s=now_s)
         if not why and not once.take(headers[NONCE], int(headers[EXPIRES])):
             why = "it was answered before"
         if scope["type"] == "websocket":

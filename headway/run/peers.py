@@ -25,7 +25,7 @@ _MOST_LIST_BYTES = 256 << 20
 
 
 class NodePeers:
-    """Port `Peers`. A request is signed with the token of the node's worker, as the gateway's."""
+    """Port `Peers`. A request is signed with what opens a node's data sets alone."""
 
     def __init__(self, site: Site) -> None:
         """For the node of *site*."""
@@ -69,7 +69,7 @@ class NodePeers:
         try:
             node, client = self._client(held.node)
             now_s = self._site.clock.now().timestamp()
-            headers = signed(node.worker_token, held.node, "GET", target, now_s)
+            headers = signed(node.sets_key, held.node, "GET", target, now_s)
             # The signature is of the path to the letter, so nothing may write it another way.
             url = httpx.URL(node.files_url).copy_with(raw_path=target.encode())
             with client.stream(

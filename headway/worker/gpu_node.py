@@ -30,7 +30,7 @@ from headway.clock import NowAndThen
 from headway.errors import HeadwayError
 from headway.ledger.calls import scheduler_of
 from headway.node.daemon import revive_supervisor, worker_daemon
-from headway.node.expiry import tidy_code, tidy_environments, tidy_store, tidy_uploads
+from headway.node.expiry import tidy_environments, tidy_store, tidy_uploads, trim_code
 from headway.node.file_server import serve_files
 from headway.node.flowlock import FENCED, status_of
 from headway.node.forkstart import ENGINE, Program, fork
@@ -314,7 +314,14 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
 
     async def _prune(self) -> None:
         failed: list[Exception] = []
-        steps = (complete_removals, tidy, tidy_store, tidy_code, tidy_uploads, tidy_environments)
+        steps = (
+            complete_removals,
+            tidy,
+            tidy_store,
+            trim_code,
+            tidy_uploads,
+            tidy_environments,
+        )
         # How long runs are kept may have changed: the blocks are read first.
         for step in steps if self._house_kept else steps[:1]:
             try:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
+from uuid import uuid4
 
 import fsspec
 import httpx
@@ -17,6 +18,7 @@ from pydantic import SecretStr
 
 from headway.clock import SystemClock
 from headway.errors import SourceMissing
+from headway.model.access import token_digest
 from headway.model.job import Dataset
 from headway.model.node import Capacity, Node
 from headway.model.run_file import signed
@@ -389,15 +391,18 @@ def test_data_of_a_cache_is_given_to_nodes_of_the_site_alone(nodes, images) -> N
     headers = {
         "nothing": {},
         "a member's token": bearer(nodes["a"], "ada", "vision", MEMBER),
-        "another node's": signed(nodes["b"].worker_token, "c", "GET", target, now_s),
-        "for another node": signed(node.worker_token, "b", "GET", target, now_s),
-        "for a run's log": signed(node.worker_token, "c", "GET", f"/runs/{key}/log", now_s),
+        "another node's": signed(token_digest(nodes["b"].worker_token), "c", "GET", target, now_s),
+        "for another node": signed(node.sets_key, "b", "GET", target, now_s),
+        "for a run's log": signed(node.sets_key, "c", "GET", f"/runs/{key}/log", now_s),
     }
     for what, each in headers.items():
         assert httpx.get(node.files_url + target, headers=each).status_code == 403, what
-    once = signed(node.worker_token, "c", "GET", target, now_s)
+    once = signed(node.sets_key, "c", "GET", target, now_s)
     answers = [httpx.get(node.files_url + target, headers=once).status_code for _ in range(2)]
     assert answers == [200, 403]
+    log = f"/runs/{uuid4()}/log"  # what nodes know of each other opens nothing of a run
+    headers["of a run"] = signed(node.sets_key, "c", "GET", log, now_s)
+    assert httpx.get(node.files_url + log, headers=headers["of a run"]).status_code == 403
 
 
 def test_the_gateway_asks_no_node_for_its_cache(nodes, images) -> None:
@@ -432,7 +437,7 @@ def test_a_name_leads_nowhere_else(nodes, images, tmp_path: Path) -> None:
     connection = HTTPConnection(node.files_url.removeprefix("http://"), timeout=60)
     right = f"/sets/{known.key}/x/2"
     for target in (*targets, right):
-        headers = signed(node.worker_token, "c", "GET", target, time.time())
+        headers = signed(node.sets_key, "c", "GET", target, time.time())
         connection.request("GET", target, headers=headers)  # to the letter, as httpx does not
         got = connection.getresponse()
         text = got.read()

@@ -16,6 +16,7 @@ from headway.credentials import Address, GatewayPlace, note_gateway
 from headway.errors import (
     GatewayRefused,
     InvalidInput,
+    SourceMissing,
     SourceUnreachable,
     TooManyRequests,
 )
@@ -25,6 +26,7 @@ from headway.gateway.local_token import have_local_token
 from headway.ledger.uploads import UPLOAD_ROW_BYTES
 from headway.model.access import Scope
 from headway.model.job import Dataset
+from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.model.sent_files import SentFile
@@ -38,6 +40,7 @@ from headway.staging.upload_chunks import FILE_BYTES, UploadChunks
 from headway.units import GIB, KIB, format_size
 from tests.integration.test_gateway import JOB, FakePrefect
 from tests.support.api import MEMBER, bearer, serving, site_in
+from tests.support.leading import admit_in_term
 
 CANARY = b"canary: the data of team vision"
 
@@ -104,13 +107,14 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def other_node(site: Site, url: str, home: Path) -> Site:
+def other_node(site: Site, url: str, home: Path, ledger_url: str = "") -> Site:
     """A node of the same site, which has joined: another home, and a token of its own."""
     home.mkdir()
-    settings = Settings(home=home, node="right", ledger_url=site.settings.database_url)
-    note_gateway(settings, GatewayPlace(url))
-    have_local_token(settings, site.ledger)
-    return Site(settings, SystemClock())
+    ledger_url = ledger_url or site.settings.database_url
+    made = Site(Settings(home=home, node="right", ledger_url=ledger_url), SystemClock())
+    note_gateway(made.settings, GatewayPlace(url))
+    have_local_token(made.settings, made.ledger)
+    return made
 
 
 def asked_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,6 +161,34 @@ def test_what_is_put_is_read_by_another_node_through_the_gateway(
     ada.put_data(folder / "labels.csv", "labels")
     with pytest.raises(SourceUnreachable, match="403"):
         staged(right, "vision", "labels")
+
+
+def test_a_node_with_a_login_of_its_own_reads_the_data_of_its_runs_alone(
+    site: Site, ada: Client, bob: Client, folder: Path, tmp_path: Path
+) -> None:
+    ada.put_data(folder)
+    bob.put_data(folder / "labels.csv", "labels")
+    right = Node("right", "gpu", Capacity(8.0, 64 * GIB))
+    site.ledger.nodes.register(right, boot_id="boot", worker_token="t")
+    node = other_node(
+        site, ada.url, tmp_path / "right", site.ledger.node_logins.add("right", actor="me")
+    )
+    with pytest.raises(SourceMissing):
+        staged(node, "vision", "birds")  # no run of that team is there
+    run_id = ada.submit(JOB | {"dataset": {"uri": "headway://birds"}})["run_id"]
+    assert isinstance(admit_in_term(site.ledger, run_id, "right", Demand(GIB)), Lease)
+    assert (staged(node, "vision", "birds") / "train/1.bin").exists()
+    with pytest.raises(SourceMissing):
+        staged(node, "speech", "labels")
+    token = {"Authorization": f"Bearer {node.settings.token_file.read_text().strip()}"}
+    known = site.ledger.uploads.manifest("speech", "labels")
+    assert known is not None
+    for path in (f"data/chunks/{known.files[0].chunks[0]}?team=speech", "data", "runs", "nodes"):
+        assert httpx.get(f"{ada.url}/v1/{path}", headers=token).status_code == 403, path
+    assert httpx.get(f"{ada.url}/api/flow_runs/{run_id}", headers=token).status_code == 403
+    node.ledger.close()
+    site.ledger.node_logins.remove("right")
+    assert httpx.get(f"{ada.url}/v1/data", headers=token).status_code == 401
 
 
 def test_what_broke_off_goes_on_where_it_was(

@@ -224,7 +224,7 @@ BUGS = (
     Bug(
         "a worker that was replaced goes on reporting",
         "headway/ledger/nodes.py",
-        "own = col(NodeRow.name) == name, col(NodeRow.worker_token) == worker_token",
+        "own = col(NodeRow.name) == name, col(NodeRow.worker_token) == token_digest(worker_token)",
         "own = (col(NodeRow.name) == name,)",
         (f"{_LEDGER}test_only_the_newest_worker_reports_for_a_node",),
     ),

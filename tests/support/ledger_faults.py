@@ -230,10 +230,15 @@ def take_back_to_0006(url: str) -> None:
         for table in (
             "notice", "access_token", "audit", "team_uids", "stored", "start_forecast", "job_array",
             "code", "code_chunk", "submission", "staging", "upload", "gang_ask", "leader",
+            "node_login", "node_key", "node_token",
         ):  # fmt: skip
             connection.execute(text(f"DROP TABLE {table}"))
-        connection.execute(text("DROP FUNCTION refuse_audit_change()"))
-        connection.execute(text("DROP FUNCTION refuse_lease_out_of_term() CASCADE"))
+        policies = text("SELECT policyname, tablename FROM pg_policies")
+        for policy, table in connection.execute(policies).all():
+            connection.execute(text(f"DROP POLICY {policy} ON {table}"))
+        own = "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
+        for function in connection.scalars(text(own)).all():
+            connection.execute(text(f"DROP FUNCTION {function} CASCADE"))
         connection.execute(text("DROP INDEX run_by_submission"))
         connection.execute(text("DROP INDEX run_by_told_end"))
         connection.execute(text("DROP INDEX one_run_per_member"))

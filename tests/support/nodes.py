@@ -37,7 +37,8 @@ def several_nodes(
 ) -> Iterator[dict[str, LiveSite]]:
     """A site of *nodes* on the PostgreSQL *server*, once all of them have reported.
 
-    The first one has the Prefect server. Each has *more* in its environment.
+    The first one has the Prefect server; each other one a login of its own in the ledger. Each has
+    *more* in its environment.
     """
     ledger_url = new_database(server)
     library = build_stub(folder)
@@ -62,13 +63,16 @@ def several_nodes(
             "HEADWAY_SERVER_DATABASE_URL": new_database(server),
         }
         come_up(head, "up", **own)
-        join = ("node", "join", "--server", f"{sites[head].url}/api", "--ledger", ledger_url)
+        join = ("node", "join", "--server", f"{sites[head].url}/api", "--ledger")
+        logins = {name: sites[head].json("node", "add", name)["ledger"] for name in others}
         known = {"PREFECT_API_AUTH_STRING": sites[head].auth(), **sites[head].at_the_gateway()}
         with ThreadPoolExecutor() as beside:
             # Elsewhere the port at which a server of its own would be is another machine's.
             list(
                 beside.map(
-                    lambda name: come_up(name, *join, **known, HEADWAY_PORT=str(free_port())),
+                    lambda name: come_up(
+                        name, *join, logins[name], **known, HEADWAY_PORT=str(free_port())
+                    ),
                     others,
                 )
             )

@@ -143,7 +143,7 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     completed: list[object] = []
     monkeypatch.setattr(gpu_node, "tidy", pruned.append)
     monkeypatch.setattr(gpu_node, "tidy_store", pruned.append)
-    monkeypatch.setattr(gpu_node, "tidy_code", pruned.append)
+    monkeypatch.setattr(gpu_node, "trim_code", pruned.append)
     monkeypatch.setattr(gpu_node, "tidy_uploads", pruned.append)
     monkeypatch.setattr(gpu_node, "tidy_environments", pruned.append)
     monkeypatch.setattr(gpu_node, "complete_removals", completed.append)

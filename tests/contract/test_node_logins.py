@@ -1,0 +1,211 @@
+"""What a node may do by its own login: the rows of what it runs, and nothing of others."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from sqlalchemy import text
+
+from headway.errors import LeaseLost, LedgerError, LedgerRefused, RunUnknown
+from headway.ledger import Ledger
+from headway.model.access import Scope
+from headway.model.lease import Demand, Lease
+from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
+from headway.units import GIB
+from tests.support.leading import admit_in_term
+from tests.support.on_ledger import enqueue, granted, join
+
+GRANT_FOR_ITSELF = (
+    "INSERT INTO lease (run_id, attempt, node, term, token, host_memory_bytes, cpus, granted_at,"
+    " expires_at, gang_rank, disk_bytes, lent) SELECT 'waits', 1, 'here', term, 'x', 1, 1,"
+    " CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, 0, 0, false FROM leader"
+)
+OK = Exit(ExitKind.OK, 0, "done")
+
+
+class Site(NamedTuple):
+    """A ledger with the nodes here and there, a run on each, and one that waits."""
+
+    ledger: Ledger
+    """As its owner."""
+    here: Ledger
+    """As the node `here`."""
+    lease: Lease
+    """What `here` holds, of team a; `there` holds one of team b."""
+
+
+@pytest.fixture
+def site(ledger: Ledger) -> Iterator[Site]:
+    for node, team in (("here", "a"), ("there", "b")):
+        join(ledger, node)
+        enqueue(ledger, f"on-{node}", team=team)
+        lease = granted(ledger, f"on-{node}", node=node)
+        ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
+        sent = "INSERT INTO code_chunk VALUES (:team, :name, 4, 'code', CURRENT_TIMESTAMP)"
+        execute(ledger, sent, team=team, name=f"chunk-{team}")
+    enqueue(ledger, "waits", team="b")
+    url = ledger.node_logins.add("here", actor="me")
+    lease = ledger.leases.of_run("on-here")
+    assert lease is not None
+    yield Site(ledger, here := Ledger.open(url), lease)
+    here.close()
+    ledger.node_logins.remove("here")
+
+
+def execute(ledger: Ledger, statement: str, **values: object) -> int:
+    """Carry *statement* out; how many rows it has seen or changed."""
+    with ledger._database.transaction() as session:
+        done = session.connection().execute(text(statement), values)
+        return len(done.all()) if done.returns_rows else done.rowcount
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT digest FROM access_token",
+        "INSERT INTO access_token (digest) VALUES ('x')",
+        "SELECT * FROM audit",
+        "INSERT INTO audit (actor) VALUES ('x')",
+        "DELETE FROM audit",
+        "ALTER TABLE audit DISABLE TRIGGER ALL",
+        "SELECT * FROM node_login",
+        "UPDATE node_login SET node = 'there'",
+        "SELECT * FROM submission",
+        "UPDATE leader SET term = term + 1",
+        "SELECT term FROM leader FOR SHARE",
+        "UPDATE lease SET node = 'here'",
+        "UPDATE lease SET term = term",
+        "DELETE FROM lease",
+        "UPDATE run SET team = 'b'",
+        "UPDATE run SET job = '{}'",
+        "UPDATE run SET node = 'here'",
+        "DELETE FROM run",
+        "UPDATE code SET diff = ''",
+        "DELETE FROM code_chunk",
+        "DELETE FROM upload",
+        "UPDATE job_array SET size = 1",
+        "UPDATE trace SET team = 'a'",
+        "DELETE FROM setting",
+        "DELETE FROM team_uids",
+        "ALTER TABLE run DISABLE ROW LEVEL SECURITY",
+        "DROP TABLE audit",
+        "DROP POLICY seen ON run",
+        "CREATE TABLE mine (x int)",
+        "CREATE TEMP TABLE node_login AS SELECT session_user::text AS role, 'there' AS node",
+        "CREATE OR REPLACE FUNCTION login_node() RETURNS text LANGUAGE sql AS 'SELECT NULL'",
+        "CREATE ROLE mine SUPERUSER",
+        "SET SESSION AUTHORIZATION headway",
+        "SET ROLE headway",
+        "SET LOCAL session_replication_role = replica",
+        "COPY run TO PROGRAM 'true'",
+        "SELECT pg_read_file('PG_VERSION')",
+        "INSERT INTO setting VALUES ('headway-line', '{}', CURRENT_TIMESTAMP)",
+        "INSERT INTO setting VALUES ('speeds/node/there', '{}', CURRENT_TIMESTAMP)",
+        "INSERT INTO node_key VALUES ('there', 'x')",
+        GRANT_FOR_ITSELF,
+        "INSERT INTO step SELECT 'on-there', 1, 'x', 'running', CURRENT_TIMESTAMP",
+        "INSERT INTO staged VALUES ('there', 'k', 'u', 1, 's', CURRENT_TIMESTAMP)",
+    ],
+)
+def test_it_is_refused(site: Site, statement: str) -> None:
+    with pytest.raises(LedgerRefused):
+        execute(site.here, statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE node SET pool = 'x' WHERE name = 'there'",
+        "SELECT * FROM node_key WHERE node = 'there'",
+        "SELECT * FROM lease WHERE node = 'there'",
+        "UPDATE lease SET released_at = CURRENT_TIMESTAMP WHERE node = 'there'",
+        "SELECT * FROM run WHERE run_id <> 'on-here'",
+        "SELECT * FROM code_chunk WHERE team = 'b'",
+        "SELECT * FROM attempt WHERE run_id <> 'on-here'",
+        "SELECT * FROM telemetry WHERE node = 'there'",
+        "UPDATE setting SET document = '{}' WHERE name = 'limits'",
+    ],
+)
+def test_of_what_is_others_it_sees_and_changes_nothing(site: Site, statement: str) -> None:
+    site.ledger.settings.put("limits", {"a": 1})
+    assert execute(site.here, statement) == 0
+    assert site.ledger.settings.get("limits") == {"a": 1}
+
+
+def test_a_lease_is_neither_revived_nor_turned_to_another_run(site: Site) -> None:
+    execute(
+        site.ledger, "UPDATE run SET node = 'here' WHERE run_id = 'waits'"
+    )  # as of an attempt before
+    with pytest.raises(LedgerError, match="granted to another run"):
+        execute(site.here, "UPDATE lease SET run_id = 'waits' WHERE node = 'here'")
+    site.here.leases.release(site.lease.fence)
+    with pytest.raises(LedgerError, match="was released"):
+        execute(site.here, "UPDATE lease SET released_at = NULL")
+
+
+def test_it_makes_no_token_and_learns_none(site: Site) -> None:
+    with pytest.raises(LedgerRefused):
+        site.here.access_tokens.add(
+            "0" * 64, user="me", team="t", scopes=set(Scope), lifetime_s=60.0, actor="me"
+        )
+    with pytest.raises(LedgerRefused):
+        site.here.access_tokens.all()
+    site.here.access_tokens.keep_of_node("here", "1" * 64)
+    made = site.ledger.access_tokens.valid("1" * 64)
+    assert made is not None
+    assert (made.user, made.scopes) == ("here", {Scope.NODE})
+    with pytest.raises(LedgerRefused):
+        site.here.access_tokens.keep_of_node("there", "2" * 64)
+    own, others = site.here.nodes.get("here"), site.here.nodes.get("there")
+    assert own is not None
+    assert others is not None
+    assert (own.worker_token, others.worker_token) == ("worker", "")
+    seen_by_owner = site.ledger.nodes.get("there")
+    assert seen_by_owner is not None
+    assert seen_by_owner.worker_token == "worker"
+
+
+def test_what_it_runs_it_carries_to_its_end(site: Site) -> None:
+    here, fence = site.here, site.lease.fence
+    here.nodes.register(here.nodes.all()[0].node, boot_id="boot", worker_token="anew")
+    here.steps.started(fence, "train")
+    assert here.renewals.renew(
+        "here", "", containers={("on-here", 1)}, flows=(), ttl_s=60.0, expire=True
+    ).renewed
+    assert isinstance(here.leases.resize(fence, Demand(2 * GIB), reading=None, ttl_s=60.0), Lease)
+    here.staged.acquire("here", "key", "on-here")
+    here.staged.record("here", "key", "/data", 1, "sha")
+    assert here.staged.remove("here", "key") is False
+    assert here.code.chunks("a", ["chunk-a", "chunk-b"]).keys() == {"chunk-a"}
+    assert here.code.chunks("b", ["chunk-b"]) == {}
+    here.runs.finish(fence, OK, Measurement(runtime_s=1.0))
+    here.steps.ended(fence, "train", StepState.DONE)
+    here.leases.release(fence)
+    assert here.runs.told("on-here", 1)
+    assert here.runs.get("on-here").state is RunState.ENDED
+    assert here.code.chunks("a", ["chunk-a"]) == {}, "nothing of team a is here any more"
+    here.stored.add("on-here", 1, "key", files=1, size_bytes=1)
+    here.old_runs.remove(["on-here"])
+    with pytest.raises(RunUnknown):
+        here.runs.get("waits")
+
+
+def test_a_part_of_a_gang_takes_its_lease(site: Site) -> None:
+    enqueue(site.ledger, "gang", team="a")
+    assert isinstance(
+        admit_in_term(site.ledger, "gang", "there", Demand(GIB), others=["here"]), Lease
+    )
+    (held,) = site.here.leases.untaken("gang")
+    taken = site.here.leases.take(held.lease_id, "gang", 1, "part")
+    assert (taken.node, site.ledger.runs.get("part").node) == ("here", "here")
+    site.here.runs.ready(taken.fence)
+    assert site.here.gang_asks.ask(taken.fence, "ask", 0, "hostname")
+    with pytest.raises(LeaseLost):
+        site.here.leases.take(held.lease_id, "gang", 1, "another")
+
+
+def test_it_is_let_in_no_more_once_its_login_is_removed(site: Site) -> None:
+    assert (site.here.node_logins.own(), site.ledger.node_logins.own()) == ("here", None)
+    site.ledger.node_logins.remove("here")
+    with pytest.raises(LedgerError):
+        site.here.runs.get("on-here")
