@@ -28,7 +28,10 @@ def load_traces(site: Site) -> list[Trace]:
     """Every trace of the ledger, oldest first; all teams', where the site shares past runs."""
     found = site.ledger.traces.all()
     shared = site.policy_settings.share_past_runs
-    return [replace(trace, team="") for trace in found] if shared else found
+    if not shared:
+        return found
+    # Everybody's tell everybody; that they are theirs bounds what they count for.
+    return [replace(t, team="", owner=f"{t.owner} of {t.team}" if t.team else "") for t in found]
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -47,7 +50,10 @@ def refit(site: Site, traces: list[Trace]) -> str:
         ],
         key="estimators",
         description=f"{verdict.reason}. Version in use: {done.version or 'the prior'}; "
-        f"{done.traces} traces, {verdict.runs} held out.",
+        f"{done.traces} traces, {verdict.runs} held out."
+        + "".join(
+            f" Not learnt, since no GPUs are so fast: {row}." for row in done.impossible[:10]
+        ),
     )
     return verdict.reason
 

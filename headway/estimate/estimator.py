@@ -14,7 +14,8 @@ import numpy as np
 from pydantic import InstanceOf
 
 from headway.estimate.duration.time_model import TimeModel
-from headway.estimate.features import Configuration, Unit, from_trace, measured_times
+from headway.estimate.features import Configuration, Unit, from_trace
+from headway.estimate.learnable import learnable
 from headway.estimate.memory import GPU_TERMS, HOST_TERMS, MemoryModel, Peak
 from headway.estimate.physics import Tables, shipped
 from headway.model.run import Prediction
@@ -89,11 +90,10 @@ class Estimators:
         known = [tables.complete(from_trace(t)) for t in traces]
         times: dict[Unit, TimeModel] = {}
         for unit in Unit:
-            measured = [measured_times(t).get(unit) for t in traces]
-            pairs = [(c, s) for c, s in zip(known, measured, strict=True) if s is not None]
-            if len(pairs) >= FEWEST:
-                seconds = np.array([s for _, s in pairs])
-                times[unit] = TimeModel.fit([c for c, _ in pairs], seconds, seed)
+            rows = learnable(traces, known, unit)
+            if len(rows) >= FEWEST:
+                seconds = np.array(list(rows.values()))
+                times[unit] = TimeModel.fit([known[at] for at in rows], seconds, seed)
         counts: dict[str, int] = {}
         for c in known:
             counts[c.recipe] = counts.get(c.recipe, 0) + 1
@@ -123,23 +123,28 @@ class Estimators:
         """Number of traces of the same recipe."""
         return self.counts.get(configuration.recipe, 0)
 
-    def predict(self, configurations: Sequence[Configuration]) -> list[Prediction]:
+    def predict(
+        self, configurations: Sequence[Configuration], unit: Unit = Unit.RUN
+    ) -> list[Prediction]:
         """What a run of each of *configurations* would take; None in it where nothing is known.
 
-        Many at once cost little more than one.
+        Or only an epoch or an iteration of it, where that is the *unit*. Many at once cost little
+        more than one.
         """
         known = [self.tables.complete(c) for c in configurations]
         found = [Prediction()] * len(known)
         for team in {c.team for c in known}:
             rows = [row for row, c in enumerate(known) if c.team == team]
-            said = self.of(team).predict_alike([known[row] for row in rows])
+            said = self.of(team).predict_alike([known[row] for row in rows], unit)
             for row, each in zip(rows, said, strict=True):
                 found[row] = each
         return found
 
-    def predict_alike(self, known: Sequence[Configuration]) -> list[Prediction]:
+    def predict_alike(
+        self, known: Sequence[Configuration], unit: Unit = Unit.RUN
+    ) -> list[Prediction]:
         """What it predicts by itself, whoever's the *known* are, which are complete."""
-        runtimes = self._runtimes(known)
+        runtimes = self._runtimes(known, unit)
         found = []
         for c, seconds in zip(known, runtimes, strict=True):
             host, gpu = self.host.upper_bytes(c), self.gpu.upper_bytes(c)
@@ -160,16 +165,18 @@ class Estimators:
             )
         return found
 
-    def _runtimes(self, known: Sequence[Configuration]) -> list[tuple[float, float, float] | None]:
-        """Median and interval of each run, in seconds.
+    def _runtimes(
+        self, known: Sequence[Configuration], of: Unit
+    ) -> list[tuple[float, float, float] | None]:
+        """Median and interval of each run, or of an epoch or iteration of it, in seconds.
 
         Whole runs that were measured speak first, but only of their own
         recipe; else epochs and then iterations, times their number.
         """
         found: list[tuple[float, float, float] | None] = [None] * len(known)
-        for unit in (Unit.RUN, Unit.EPOCH, Unit.ITERATION):
+        for unit in reversed(Unit) if of is Unit.RUN else (of,):
             model = self.times.get(unit)
-            factors = [_factor(c, unit) for c in known]
+            factors = [1.0 if unit is of else _factor(c, unit) for c in known]
             rows = [
                 i
                 for i, c in enumerate(known)
@@ -193,8 +200,6 @@ class Estimators:
 
 def _factor(configuration: Configuration, unit: Unit) -> float | None:
     """How many of *unit* the run has; None when that is not known."""
-    if unit is Unit.RUN:
-        return 1.0
     return configuration.epochs if unit is Unit.EPOCH else configuration.iterations_in_all()
 
 
@@ -219,4 +224,6 @@ def digest(trace: Trace) -> int:
 
 
 def _line(trace: Trace) -> str:
-    return json.dumps(dataclasses.asdict(trace), default=str, sort_keys=True)
+    """All of *trace* but whose it is, which tells two of them from each other no better."""
+    fields = {name: v for name, v in dataclasses.asdict(trace).items() if name != "owner"}
+    return json.dumps(fields, default=str, sort_keys=True)

@@ -49,6 +49,8 @@ class Trace:
     layers: float | None = None
     team: str = ""
     """Whose run it was, which alone it tells of; empty for what all may know."""
+    owner: str = ""
+    """Who ran it; empty where that is not known."""
     source: str = "site"
     """``site`` for our own runs, else the name given when importing."""
     run_id: str | None = None

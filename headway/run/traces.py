@@ -80,6 +80,7 @@ def trace_of(
         started_at=ledger.runs.get(attempt.run_id).started_at,
         recipe=job.recipe(),
         team=attempt.record.team,
+        owner=attempt.record.owner,
         run_id=f"{attempt.run_id}-{attempt.number}",
         metrics={
             **settings_of(job.command),

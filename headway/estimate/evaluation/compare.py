@@ -1,19 +1,35 @@
-"""Champion against challenger: promoted only when better on runs that neither has seen."""
+"""Champion against challenger: promoted only when better on runs that neither has seen.
+
+Errors are logarithms, bounded, and each person's runs count as a few at most: nobody's runs,
+however many or odd, say alone who wins. Who was predicted well is not to be predicted badly.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from headway.estimate.duration.time_model import Forecast
 from headway.estimate.estimator import Estimators, digest
-from headway.estimate.evaluation.evaluate import HeldOut, Rows, Score, readable, score
+from headway.estimate.evaluation.evaluate import HeldOut, Score, score
+from headway.estimate.features import Unit, from_trace, measured_times
+from headway.estimate.learnable import whose_run
+from headway.estimate.recall import RECENT, said_of
 from headway.model.trace import Trace
 
 FEWEST_TO_JUDGE = 10
 """With fewer held-out runs a difference is chance."""
 BETTER = 0.98
-"""A challenger's mean error is at most so much of the champion's."""
+"""A challenger's error is at most so much of the champion's."""
+OF_ONE = 10
+"""A person's held-out runs count as so many at most."""
+_MOST = np.log(8.0)
+"""An error counts as this factor at most: what is wrong by more is just wrong."""
+_WELL = 0.25
+"""Who was predicted within so much on the average is not to be predicted worse than that."""
+_FEWEST_OF_ONE = 3
+"""With fewer held-out runs of a person that is chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +79,10 @@ def split(
 
 
 def compare(
-    champion: Estimators | None, challenger: Estimators, held_out: Sequence[Trace]
+    champion: Estimators | None,
+    challenger: Estimators,
+    held_out: Sequence[Trace],
+    known: Sequence[Trace] = (),
 ) -> Verdict:
     """Whether *challenger* is to be used instead of *champion*.
 
@@ -71,41 +90,78 @@ def compare(
         champion: In use now; None, or without traces, when there is none.
         challenger: Fitted without *held_out*.
         held_out: Runs that neither was fitted on.
+        known: Traces that the site has besides. Of what an estimator cannot predict it says what
+            these tell, else the prior.
     """
+    new = as_said(challenger, held_out, known)
+    mine = score(new)
     if champion is None or not champion.has_times:
-        mine = forecast_score(challenger, held_out)
-        return Verdict(challenger.has_times, "there was none before it", len(held_out), None, mine)
-    both = [t for t in held_out if champion.of(t.team).times and challenger.of(t.team).times]
-    old, new = forecast_score(champion, both), forecast_score(challenger, both)
-    if old is None or new is None:
-        return Verdict(False, "no held-out run can be predicted by both", len(held_out), old, new)
-    figures = (
-        f"mean error {readable(new.mean_relative_error)} against "
-        f"{readable(old.mean_relative_error)}, 95th percentile "
-        f"{readable(new.p95_relative_error)} against {readable(old.p95_relative_error)}, "
-        f"on {len(held_out)} runs"
+        reason = "there was none before it"
+        return Verdict(challenger.has_times, reason, len(held_out), None, mine)
+    old = as_said(champion, held_out, known)
+    table = pd.DataFrame(
+        {
+            "whose": [whose_run(t) for t in held_out],
+            "old": _errors(old),
+            "new": _errors(new),
+        }
     )
+    weight = (OF_ONE / table.groupby("whose")["whose"].transform("size")).clip(upper=1.0)
+    before, after = (float(np.average(table[name], weights=weight)) for name in ("old", "new"))
+    figures = f"error {after:.1%} against {before:.1%} on {len(held_out)} runs"
+    people = table.groupby("whose").agg({"old": "mean", "new": "mean", "whose": "size"})
+    worse = people[
+        (people["whose"] >= _FEWEST_OF_ONE)
+        & (people["old"] <= _WELL)
+        & (people["new"] > np.maximum(_WELL, 2 * people["old"]))
+    ]
     if len(held_out) < FEWEST_TO_JUDGE:
-        return Verdict(False, f"too few held-out runs ({figures})", len(held_out), old, new)
-    better = new.mean_relative_error <= BETTER * old.mean_relative_error
-    no_worse = new.p95_relative_error <= 1.05 * old.p95_relative_error
-    reason = ("better: " if better and no_worse else "not better: ") + figures
-    return Verdict(better and no_worse, reason, len(held_out), old, new)
+        reason = f"too few held-out runs ({figures})"
+    elif after > BETTER * before:
+        reason = f"not better: {figures}"
+    elif len(worse):
+        whose, row = next(worse.sort_values("new", ascending=False).iterrows())
+        reason = (
+            f"better for some ({figures}), but the error of runs of {str(whose) or 'imports'} "
+            f"would go from {row['old']:.1%} to {row['new']:.1%}"
+        )
+    else:
+        return Verdict(True, f"better: {figures}", len(held_out), score(old), mine)
+    return Verdict(False, reason, len(held_out), score(old), mine)
 
 
-def forecast_score(estimators: Estimators, held_out: Sequence[Trace]) -> Score | None:
-    """The figures of *estimators* on *held_out*; None when it has no model for their unit."""
-    if not held_out:
-        return None
-    rows = Rows.of(held_out)
-    each = np.full((3, len(rows.seconds)), np.nan)
-    for team in {c.team for c in rows.configurations}:
-        at = [i for i, c in enumerate(rows.configurations) if c.team == team]
-        if (model := estimators.of(team).times.get(rows.unit)) is not None:
-            asked = [estimators.tables.complete(rows.configurations[i]) for i in at]
-            said = model.forecast(asked)
-            each[:, at] = said.median_s, said.low_s, said.high_s
-    told = ~np.isnan(each[0])
-    if not told.any():
-        return None
-    return score(HeldOut(rows.seconds[told], Forecast(*each[:, told]), 0.0, 0.0))
+def _errors(held: HeldOut) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """|log(predicted / measured)| of each run, bounded."""
+    return np.minimum(np.abs(np.log(held.forecast.median_s / held.measured_s)), _MOST)
+
+
+def measured(trace: Trace) -> tuple[Unit, float]:
+    """What of *trace* a clock has told, before what follows from counts that somebody claims."""
+    times = measured_times(trace)
+    return next((unit, times[unit]) for unit in reversed(Unit) if unit in times)
+
+
+def as_said(
+    estimators: Estimators, held_out: Sequence[Trace], known: Sequence[Trace] = ()
+) -> HeldOut:
+    """What a site with *estimators* and *known* traces says of *held_out*, which have times."""
+    recent: dict[tuple[str, str], list[Trace]] = {}
+    for trace in sorted(known, key=lambda t: str(t.started_at or "")):
+        recent.setdefault((trace.recipe or trace.network, trace.team), []).append(trace)
+    found = []
+    told = [measured(trace) for trace in held_out]
+    for unit in Unit:
+        rows = [(at, seconds) for at, (each, seconds) in enumerate(told) if each is unit]
+        asked = [from_trace(held_out[at]) for at, _ in rows]
+        predicted = estimators.predict(asked, unit)
+        for (at, seconds), c, each in zip(rows, asked, predicted, strict=True):
+            says = each
+            if each.runtime_s is None:
+                like = [t for team in {"", c.team} for t in recent.get((c.recipe, team), ())]
+                like = like[-RECENT:] if unit is Unit.RUN else []
+                says = said_of(c, each, like)
+            found.append((at, seconds, says.runtime_s, says.runtime_low_s, says.runtime_high_s))
+    table = pd.DataFrame(found, columns=["at", "seconds", "median", "low", "high"], dtype=float)
+    table = table.sort_values("at")
+    said = Forecast(*(table[name].to_numpy() for name in ("median", "low", "high")))
+    return HeldOut(table["seconds"].to_numpy(), said, 0.0, 0.0)

@@ -15,6 +15,7 @@ from headway.estimate.estimator import FEWEST, Estimators
 from headway.estimate.evaluation.compare import FEWEST_TO_JUDGE, Verdict, compare, split
 from headway.estimate.features import measured_times
 from headway.estimate.physics import Tables
+from headway.estimate.scale_out import impossible
 from headway.model.trace import Trace
 
 
@@ -27,6 +28,8 @@ class Refit:
     verdict: Verdict
     version: int
     """The version in use afterwards; 0 is the prior."""
+    impossible: tuple[str, ...] = ()
+    """Imported rows that are faster than their GPUs can be, in words; they were not learnt."""
 
 
 def retrain(
@@ -55,11 +58,19 @@ def _retrain(
     traces: Sequence[Trace], models_dir: Path, fitted_at: datetime, tables: Tables | None
 ) -> Refit:
     champion = store.load(models_dir, tables)
-    usable = [trace for trace in traces if measured_times(trace)]
+    # A site's own runs may wait for a busy machine: one that was slow makes no other one wrong.
+    imported = [trace for trace in traces if trace.source != "site"]
+    wrong = {id(imported[at]): said for at, said in impossible(imported).items()}
+    named = tuple(
+        f"{t.network} on {t.gpus} × {t.gpu_type} of {t.source}, {wrong[id(t)]}"
+        for t in imported
+        if id(t) in wrong
+    )
+    usable = [trace for trace in traces if measured_times(trace) and id(trace) not in wrong]
 
     def kept(reason: str) -> Refit:
         verdict = Verdict(promoted=False, reason=reason, runs=0, champion=None, challenger=None)
-        return Refit(len(usable), verdict, champion.version)
+        return Refit(len(usable), verdict, champion.version, named)
 
     if len(usable) <= FEWEST:
         return kept(f"{len(usable)} usable traces; more than {FEWEST} are needed to learn from")
@@ -69,11 +80,12 @@ def _retrain(
             f"{len(held_out)} usable traces since version {champion.version}; "
             f"{FEWEST_TO_JUDGE} are needed to tell whether another would be better"
         )
-    verdict = compare(champion, Estimators.fit(older, fitted_at=fitted_at, tables=tables), held_out)
+    challenger = Estimators.fit(older, fitted_at=fitted_at, tables=tables)
+    verdict = compare(champion, challenger, held_out, older)
     if not verdict.promoted:
-        return Refit(len(usable), verdict, champion.version)
+        return Refit(len(usable), verdict, champion.version, named)
     version = 1 + max(map(store.version_of, store.versions(models_dir)), default=0)
     winner = Estimators.fit(usable, fitted_at=fitted_at, version=version, tables=tables)
     figures = asdict(verdict.challenger) if verdict.challenger else {}
     store.save(replace(winner, figures=figures), models_dir)
-    return Refit(len(usable), verdict, version)
+    return Refit(len(usable), verdict, version, named)
