@@ -53,6 +53,11 @@ class LogParser:
         return None if self._found is None else self._found.name
 
     @property
+    def is_told(self) -> bool:
+        """Whether what is read was printed for headway, or is read as the job says."""
+        return self._found is not None and self._found.certainty is Certainty.PROTOCOL
+
+    @property
     def restarts(self) -> int:
         """How often the program began again from an earlier iteration."""
         return self._counter.restarts

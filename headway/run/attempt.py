@@ -342,6 +342,7 @@ class Attempt(NodeAttempt):
             check_every_s=site.policy_settings.silent_after_s / CHECKS,
             secrets=hidden,
             log_from=self._log_from,
+            writes_in=self.written_folders,
         )
         try:
             followed = follower.follow()

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from headway.clock import Clock
@@ -21,6 +22,7 @@ from headway.progress.parser import LogParser
 from headway.run.followed import Followed, ran_out_of_time
 from headway.run.gpu_use import GpuUse
 from headway.run.log_progress import LogProgress
+from headway.run.written_progress import WrittenProgress
 from headway.runtime.port import ContainerState, ContainerStatus, Runtime, Usage
 from headway.runtime.redact import Redactor
 from headway.telemetry.port import GpuSensors
@@ -174,6 +176,8 @@ class Follower:
     """Values that nobody may see in the log."""
     log_from: int = 0
     """Where in the log to begin, in bytes."""
+    writes_in: Sequence[tuple[Path, str]] = ()
+    """Folders in which its program may write its progress: what each is in, and its name there."""
 
     def __post_init__(self) -> None:
         # What is but a guess tells no remaining time.
@@ -181,6 +185,7 @@ class Follower:
         self._remaining = (
             RemainingTime(told.median_s, told.low_s, told.high_s) if told else RemainingTime()
         )
+        self._status = self.runtime.wait(self.name, 0.0)
         self._log = LogProgress(
             partial(self.runtime.read_log, self.name),
             self.clock,
@@ -188,10 +193,10 @@ class Follower:
             self._remaining,
             Redactor(self.secrets),
             self.listener.lines,
+            self._written(),
             _offset=self.log_from,
         )
         self._gpu_use = GpuUse() if self.gpus is not None else None
-        self._status = self.runtime.wait(self.name, 0.0)
         self._elapsed_s = 0.0
         self._usage = Usage()
         self._findings = Findings()
@@ -216,6 +221,12 @@ class Follower:
             _CANCELLATION_EVERY_S,
             self._started_s + _CANCELLATION_EVERY_S,
         )
+
+    def _written(self) -> WrittenProgress | None:
+        since = self._status.started_at
+        if since is None or not self.writes_in:
+            return None
+        return WrittenProgress(self.writes_in, self.clock, since, self.epochs)
 
     def follow(self) -> Followed:
         """Follow the container to its end.

@@ -18,6 +18,7 @@ from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job_text import job_from_document
 from headway.model.lease import Fence, Lease, Refuse
 from headway.model.run import Prediction, RunState
+from headway.run.outputs import OUTPUTS_FOLDER
 from headway.run.rendezvous import Meeting, own_address
 from headway.runtime import secretfiles
 from headway.runtime.redact import FileRedactor
@@ -158,6 +159,12 @@ class NodeAttempt:
     def working_copy(self) -> Path:
         """Where the copy of its code lies that its container starts in."""
         return self.site.settings.work_dir / self.container
+
+    @property
+    def written_folders(self) -> tuple[tuple[Path, str], ...]:
+        """Where its program writes files of its own: what each folder is in, and its name there."""
+        own, copy = self.folder, self.working_copy
+        return (own, OUTPUTS_FOLDER), (own, CHECKPOINT_FOLDER), (copy.parent, copy.name)
 
     @cached_property
     def user(self) -> str:

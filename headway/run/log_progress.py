@@ -1,4 +1,8 @@
-"""Reads one container's log: its lines are passed on, and its progress becomes remaining time."""
+"""Reads one container's log: its lines are passed on, and its progress becomes remaining time.
+
+Files in which its program keeps its progress are read beside it, and say more surely how far it is:
+they count, unless the log was printed for headway, or knows how much there will be and they do not.
+"""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,6 +14,7 @@ from headway.ledger.series import MAX_POINTS
 from headway.model.progress import ProgressPoint
 from headway.progress.parser import LogParser
 from headway.run.environment_entry import MADE, MAKING
+from headway.run.written_progress import WrittenProgress, placed
 from headway.runtime.logfile import LogChunk
 from headway.runtime.redact import Redactor
 
@@ -42,10 +47,16 @@ class LogProgress:
     """Takes out what nobody may see."""
     _lines: Callable[[bytes, int], None]
     """Gets each piece of the log, and how many bytes before it were passed over."""
+    _written: WrittenProgress | None = None
+    """What its program writes into files; None where that is not looked for."""
     phase: str = ""
     """What it does before its program starts; empty once that runs."""
     point: ProgressPoint | None = None
     """The newest; None before the first."""
+    _logged: ProgressPoint | None = None
+    """The newest of the log."""
+    _counts: object = None
+    """The file that says how far the run is; None where the log does."""
     _offset: int = 0
     _kept: int = 0
     _unkept: list[ProgressPoint] = field(default_factory=list)
@@ -63,6 +74,16 @@ class LogProgress:
             elapsed_s: Since the container's start.
             last: Nothing more comes: what may be the beginning of a secret is passed on too.
         """
+        if self._written is not None:
+            # Before the log: where there are files, all of it is read in their position, also by a
+            # process that takes over, and counts as many points as the one before.
+            points = self._written.read(elapsed_s, last=last)
+            if self._does_log_count():
+                self._add(points if self._logged else (), self._logged)
+            else:
+                # They come in bursts, as a file is flushed: each is one report.
+                self._add(points)
+                self._tell(points[-1:])
         until_s = self._clock.monotonic_s() + (_LAST_TURN_S if last else _TURN_S)
         may_wait_bytes, is_late = 0 if last else _BEHIND_BYTES, False
         while True:
@@ -105,12 +126,42 @@ class LogProgress:
         if began != ended:  # else neither is there
             self.phase = MAKING if began > ended else ""
         points = self._parser.feed(data, elapsed_s)
+        self._logged = points[-1] if points else self._logged
+        if self._does_log_count():
+            self._add(points)
+            self._tell(points)
+        elif self._written is not None:
+            self._add(points, self._written.point)
+
+    def _does_log_count(self) -> bool:
+        """Whether the log says how far the run is; who else does may count in another unit."""
+        written = self._written
+        counting = None if written is None or self._log_knows_more(written) else written.counting
+        if counting is not self._counts:
+            self._counts = counting
+            self._remaining.count_anew()
+        return counting is None
+
+    def _log_knows_more(self, written: WrittenProgress) -> bool:
+        """A file seldom says how much there will be, and is often told of later than the log."""
+        logged, at = self._logged, written.point
+        if at is None or self._parser.is_told:
+            return True
+        known = logged is not None and logged.total
+        return bool(known) and (not written.states_total or at.total == known)
+
+    def _tell(self, points: Sequence[ProgressPoint]) -> None:
         for point in points:
-            self.point = point
             done = point.iteration if point.iteration is not None else point.epoch
             if done is not None:
                 epoch = None if point.iteration is None else point.epoch
                 self._remaining.update(point.t_s, done, point.total, epoch=epoch)
+
+    def _add(self, points: Sequence[ProgressPoint], at: ProgressPoint | None = None) -> None:
+        """Take in *points*; their metrics only, in the position *at*, where one is given."""
+        if at is not None:
+            points = [placed(each, at) for each in points if each.metrics]
+        self.point = points[-1] if points else self.point
         self._unkept += points
         # All that come later replace the newest one there.
         del self._unkept[MAX_POINTS - 1 : -1]

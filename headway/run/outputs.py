@@ -53,10 +53,10 @@ class OpenOutput:
         os.close(self.descriptor)
 
 
-def list_outputs(run_folder: Path) -> OutputList | None:
+def list_outputs(run_folder: Path, below: str = OUTPUTS_FOLDER) -> OutputList | None:
     """What lies below the outputs in *run_folder*; None where there is no such folder."""
     try:
-        top = _open_top(run_folder)
+        top = _open_top(run_folder, below)
     except (FileNotFoundError, NotADirectoryError):
         return None
     walk = _Walk(os.fstat(top).st_uid)
@@ -66,9 +66,11 @@ def list_outputs(run_folder: Path) -> OutputList | None:
 
 
 @contextmanager
-def opened_output(run_folder: Path, name: bytes) -> Iterator[OpenOutput]:
+def opened_output(
+    run_folder: Path, name: bytes, below: str = OUTPUTS_FOLDER
+) -> Iterator[OpenOutput]:
     """The output called *name*, for as long as the block lasts. As `open_output`."""
-    found = open_output(run_folder, name)
+    found = open_output(run_folder, name, below)
     try:
         yield found
     finally:

@@ -109,6 +109,10 @@ class RemainingTime:
         """
         self._history.add(t_s, done, total, epoch)
 
+    def count_anew(self) -> None:
+        """What is told from here on counts in another unit, also all that was done before."""
+        self._history = History()
+
     @property
     def ended_early(self) -> bool:
         """Whether less than the total was done; once the run has ended: early stopping."""
