@@ -4,6 +4,8 @@ The nearest group of runs that has enough of them speaks: those of its recipe,
 else those of its owner, image and size, at last all of its team. Cheap to import.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -39,6 +41,8 @@ class Kind:
     """Whose run it is, of which those of others tell nothing; empty where all may know."""
     serves: bool = field(default=False, repr=False)
     """A session, or with ports: it lasts as long as it is used, of which others say nothing."""
+    program: str = field(default="", repr=False, compare=False)
+    """Digest of all that it runs and reads: command, code, image, data, and how it is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class Lasted:
     kind: Kind
     runtime_s: float
     submitted_s: float = 0.0
+    said_s: float | None = None
+    """What had been said of it, where something was known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,11 @@ class _Group:
     """Of the log of their runtimes, before any is seen."""
 
 
+_PROGRAM = (
+    *("image", "python", "command", "workdir", "code", "requirements", "dataset", "datasets"),
+    *("env", "config", "launch", "volumes"),
+)
+"""Fields of a job that its program gets to see; what it claims of its training is none of them."""
 _GROUPS = (
     _Group("of its recipe and size", ("recipe", "gpus"), 1, 0.3),
     _Group("of its recipe", ("recipe",), 1, 0.7),
@@ -139,6 +150,9 @@ def _kind(job: Mapping[str, Any], owner: str, team: str) -> Kind:
         limit_s=parse_duration(limit) if isinstance(limit, str) else limit or math.inf,
         team=team,
         serves=job.get("session") is not None or bool(job.get("ports")),
+        program=hashlib.sha256(
+            json.dumps({name: job.get(name) for name in _PROGRAM}, sort_keys=True).encode()
+        ).hexdigest(),
     )
 
 

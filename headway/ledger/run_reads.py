@@ -186,6 +186,7 @@ class RunReads(Repository):
         newest = (
             select(RunRow.run_id, ended_at, RunRow.owner, RunRow.team)
             .add_columns(col(RunRow.job), col(RunRow.measurement), col(RunRow.submitted_at))
+            .add_columns(col(RunRow.prediction))
             .where(
                 ended_at.is_not(None) if since is None else ended_at > since,
                 true() if team is None else col(RunRow.team) == team,
@@ -197,8 +198,16 @@ class RunReads(Repository):
         )
         with self._database.reading() as session:
             return {
-                run_id: (ended, Lasted(kind_of(job, *whose), took.runtime_s, begun.timestamp()))
-                for run_id, ended, *whose, job, took, begun in session.execute(newest).all()
+                run_id: (
+                    ended,
+                    Lasted(
+                        kind_of(job, *whose),
+                        took.runtime_s,
+                        begun.timestamp(),
+                        said.learnt_runtime_s if said else None,
+                    ),
+                )
+                for run_id, ended, *whose, job, took, begun, said in session.execute(newest).all()
                 if took and took.runtime_s
             }
 

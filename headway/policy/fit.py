@@ -19,6 +19,8 @@ from headway.policy.settings import PolicySettings
 
 _END_OF_TIME_S = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 """No date lies much beyond."""
+_UNSURE = 2.0
+"""An upper quantile of what was said wrongly is so many times its median at least."""
 _Z90 = NormalDist().inv_cdf(0.9)
 
 
@@ -63,6 +65,9 @@ class Ask:
     """Larger goes first."""
     tag: float | None = None
     """Its place in the order: see `policy.order`. None until it has one."""
+    overrun_work_s: float = 0.0
+    """How much of `mean_work_s` its owner's runs have shown and its estimate hides: it counts
+    towards its place in the order, but is none of its `tag`, which is kept."""
     promised_s: float | None = None
     """By when it is promised to start: see `policy.promise`. None until it may start."""
     may_borrow: bool = False
@@ -99,6 +104,14 @@ class Ask:
     def mean_work_s(self) -> float:
         """Predicted GPU-seconds, mean; a run without GPUs counts as one."""
         return self.mean_s * max(1, self.gpus) * self.nodes
+
+    def lengthened(self, times: float) -> None:
+        """Take it to last *times* as long as is said of it, within its time limit."""
+        before_s, most_s = self.mean_work_s, max(self.limit_s, self.median_s)
+        spread = max(self.high_s / self.median_s, _UNSURE)
+        self.median_s = min(self.median_s * times, most_s)
+        self.high_s = self.median_s * spread
+        self.overrun_work_s += self.mean_work_s - before_s
 
     @property
     def share(self) -> float:

@@ -35,12 +35,18 @@ class VirtualTime:
         if ask.tag is None:
             # The more a user weighs in the team, the less its work puts its runs behind others.
             weight = self.settings.team(ask.team).user(ask.user).weight
-            ask.tag = self.attained.get(ask.team, 0.0) + ask.mean_work_s / weight
-        insort(self._tags.setdefault(ask.team, []), (ask.tag, ask.submitted_s, ask.run_id))
+            said_s = ask.mean_work_s - ask.overrun_work_s
+            ask.tag = self.attained.get(ask.team, 0.0) + said_s / weight
+        insort(self._tags.setdefault(ask.team, []), self._place(ask))
 
     def leave(self, ask: Ask) -> None:
         """The run of *ask* has ended, or does not wait any more."""
-        self._tags[ask.team].remove((ask.tag or 0.0, ask.submitted_s, ask.run_id))
+        self._tags[ask.team].remove(self._place(ask))
+
+    def _place(self, ask: Ask) -> tuple[float, float, str]:
+        """By tag, and later by what the run is known to overrun its estimate by."""
+        weight = self.settings.team(ask.team).user(ask.user).weight
+        return (ask.tag or 0.0) + ask.overrun_work_s / weight, ask.submitted_s, ask.run_id
 
     def advance(self, now_s: float) -> None:
         """Let time pass until *now_s*: to the next virtual end, again and again."""

@@ -65,7 +65,7 @@ class Queue(Generic[AskT]):
         if asked.promised_s is not None:
             self._promises.remove((asked.promised_s, ask.run_id))
         self._count(asked, -1.0)
-        ask.tag = asked.tag
+        ask.tag, ask.overrun_work_s = asked.tag, asked.overrun_work_s
         self.running[ask.run_id] = (ask, end_s)
 
     def add_running(self, ask: AskT, end_s: float) -> None:

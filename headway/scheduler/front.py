@@ -98,7 +98,11 @@ def queue_of(
     for run, end_s in _running(waiting, seen, known):
         queue.add_running(run, end_s)
         held.setdefault(run.team, Held()).add(run)
-    runs = [entry.run for run_id, entry in waiting.entries.items() if run_id not in left_out]
+    runs = [
+        entry.as_long_as_its_like(known.claims)
+        for run_id, entry in waiting.entries.items()
+        if run_id not in left_out
+    ]
     for run in runs:
         _take_turn(run, seen)
     tagged = sorted((run for run in runs if run.tag is not None), key=lambda run: run.run_id)
@@ -138,6 +142,9 @@ def _running(
         if record.demand is None or record.gang_id is not None:
             continue
         run = waiting.as_waiting(record, record.demand)
+        lasted_s = (seen.at - (record.started_at or seen.at)).total_seconds()
+        if record.started_at and lasted_s > run.high_s:
+            run.lengthened(lasted_s / run.median_s)  # its estimate buys it no place any more
         left = left_of(record, known.said.get(record.run_id), known.usual, seen.at)
         yield run, seen.at.timestamp() + (run.mean_s if left is None else left.median_s)
 

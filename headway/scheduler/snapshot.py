@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from headway.estimate.claims import Claims
 from headway.estimate.starts import (
     CALIBRATION,
     PLAYED,
@@ -92,6 +93,8 @@ class Known:
     """What was learnt of the starts that were said."""
     played: PlayedStarts = field(default_factory=PlayedStarts)
     """How long runs wait, as the queue was last played forward."""
+    claims: Claims = field(default_factory=Claims)
+    """How much longer than said each person's runs take."""
 
 
 class EndedRuns:
@@ -130,6 +133,7 @@ def read_known(
         ended,
         calibration_of(ledger.settings.get(CALIBRATION)),
         played_of(ledger.settings.get(PLAYED.format(pool))),
+        Claims(ended),
     )
 
 

@@ -5,6 +5,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from headway.estimate.claims import Claims
 from headway.estimate.usual import Kind, Usual
 from headway.ledger.pools import Version
 from headway.ledger.records import RunRecord
@@ -30,6 +31,17 @@ class Entry:
     run: WaitingRun
     kind: Kind
     version: Version
+    said_s: tuple[tuple[float, float], ...]
+    """Median and upper quantile of the runtime that was said of it, and at each larger size."""
+
+    def as_long_as_its_like(self, claims: Claims) -> WaitingRun:
+        """Its run, taken to last as *claims* say of what was said of it."""
+        times = claims.times(self.kind, self.said_s[0][0])
+        for run, (median_s, high_s) in zip((self.run, *self.run.larger), self.said_s, strict=True):
+            run.median_s, run.high_s, run.overrun_work_s = median_s, high_s, 0.0
+            if times > 1.0:
+                run.lengthened(times)
+        return self.run
 
     def with_length(self, run: WaitingRun, usual: Usual) -> WaitingRun:
         """*run* with what its like last, where nothing was learnt of its own length."""
@@ -89,7 +101,8 @@ class Waiting:
         self, record: RunRecord, demand: Demand, version: Version, nodes: Collection[str]
     ) -> None:
         run = self.as_waiting(record, demand, nodes)
-        self.entries[record.run_id] = Entry(record, run, kind_of_run(record), version)
+        said_s = tuple((each.median_s, each.high_s) for each in (run, *run.larger))
+        self.entries[record.run_id] = Entry(record, run, kind_of_run(record), version, said_s)
 
     def as_waiting(
         self, record: RunRecord, demand: Demand, nodes: Collection[str] = ()

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headway.estimate.usual import Usual
+from headway.estimate.claims import Claims
+from headway.estimate.usual import Lasted, Usual, kind_of
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.lease import Demand, Sharing
@@ -104,6 +105,45 @@ def test_what_is_kept_comes_back_after_a_restart() -> None:
     # Three runs of two teams have shared one GPU for five minutes.
     assert more.virtual.attained == pytest.approx({"red": 75.0, "blue": 150.0})
     assert more.waiting["late"].tag == pytest.approx(675.0)
+
+
+def said(seconds: float) -> Prediction:
+    return Prediction(seconds, seconds / 2, 2 * seconds, basis="2 run(s) of the recipe, scaled")
+
+
+def order(waiting: list[RunRecord], *ended: Lasted, turns: dict[str, Turn] | None = None) -> str:
+    rows, entries = seen(turns or {}, None), Waiting()
+    entries.go_by(PolicySettings(), Gates(), ())
+    for each in waiting:
+        entries.put(each, (1, 0), ())
+    known = replace(KNOWN, claims=Claims(ended))
+    first, again = (queue_of(entries, rows, known).in_order() for _ in range(2))
+    assert first == again, "what a pass finds out changes nothing for the next one"
+    return "".join(first)
+
+
+def test_a_claim_that_never_came_true_passes_nobody() -> None:
+    job = {"image": "i", "name": "n", "command": ["train"]}
+    honest = record("h", 5, owner="ada", job=job, prediction=said(9.0))
+    liar = record("l", 1, owner="eve", job=job, prediction=said(0.37))
+    mine = kind_of({**job, "training": {"network": "n", "epochs": 30}}, "eve", "red")
+    assert order([honest, liar]) == "lh", "of whom nothing is known yet is believed"
+    # The same command took its time, whatever is claimed of it; so did others of hers.
+    assert order([honest, liar], Lasted(mine, 9.5)) == "hl"
+    others = [kind_of({**job, "command": ["x", str(i)]}, "eve", "red") for i in range(3)]
+    assert order([honest, liar], *(Lasted(each, 9.5, said_s=0.4) for each in others)) == "hl"
+    assert order([honest, liar], *(Lasted(each, 0.4, said_s=0.4) for each in others)) == "lh"
+    theirs = [replace(each, owner="ada") for each in others]
+    assert order([honest, liar], *(Lasted(each, 9.5, said_s=0.4) for each in theirs)) == "lh"
+
+
+def test_a_place_that_was_bought_by_a_claim_is_lost_when_that_turns_out_wrong() -> None:
+    job = {"image": "i", "name": "n", "command": ["train"]}
+    honest = record("h", 5, owner="ada", job=job, prediction=said(9.0))
+    liar = record("l", 1, owner="eve", job=job, prediction=said(0.37))
+    turns = {"h": Turn(9.0, None), "l": Turn(0.37, None)}
+    assert order([honest, liar], turns=turns) == "lh"
+    assert order([honest, liar], Lasted(kind_of(job, "eve", "red"), 9.5), turns=turns) == "hl"
 
 
 def test_who_runs_counts_before_those_who_wait() -> None:
