@@ -6,7 +6,7 @@ passes no pooler of transactions.
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import update
+from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 
 from headway.errors import TermOver
@@ -14,6 +14,8 @@ from headway.ledger.columns import db_now, from_now, insert_new, now
 from headway.ledger.database import Repository
 from headway.ledger.tables import LeaderRow
 from headway.model.term import Leader, Term
+
+_STOPPED_MS = "2000"
 
 
 class Leaders(Repository):
@@ -34,6 +36,7 @@ class Leaders(Repository):
         with self._database.transaction() as session:
             if after_s == 0.0 and (leads := _go_on(session, pool, holder, ttl_s)) is not None:
                 return leads
+            _let_go_when_stopped(session)
             row = session.get(LeaderRow, pool, with_for_update=True)
             if row is None:
                 first = LeaderRow(pool=pool, term=0, node="", holder="", expires_at=now(session))
@@ -65,6 +68,16 @@ def _go_on(session: Session, pool: str, holder: str, ttl_s: float) -> Leader | N
     return None if row is None else Leader(Term(pool, row.term), row.node, holder, ttl_s)
 
 
+def _let_go_when_stopped(session: Session) -> None:
+    """Have the database end this transaction when the process says nothing more for a while.
+
+    One that was stopped (SIGSTOP, a machine that was suspended) would keep the row from those who
+    contend for as long as other transactions may last.
+    """
+    until = func.set_config("idle_in_transaction_session_timeout", _STOPPED_MS, True)
+    session.execute(select(until))
+
+
 def _leader(row: LeaderRow, moment: datetime) -> Leader:
     left_s = (row.expires_at - moment).total_seconds()
     return Leader(Term(row.pool, row.term), row.node, row.holder, left_s)
@@ -76,6 +89,7 @@ def in_term(session: Session, term: Term) -> None:
     Raises:
         TermOver: Another term has begun.
     """
+    _let_go_when_stopped(session)
     query = select(LeaderRow.term).where(col(LeaderRow.pool) == term.pool)
     found = session.exec(query.with_for_update(read=True)).one_or_none()
     if found != term.number:

@@ -31,7 +31,7 @@ from headway.scheduler.starts import SaidStarts
 from headway.scheduler.waiting import Waiting
 from headway.site import Site
 
-LEADS_S = 6.0
+LEADS_S = 5.0
 """A leader that was not heard of for so long is replaced."""
 _KEEP_CLOCK = timedelta(minutes=1)
 """The virtual clock is kept so often even where nobody joins the queue."""

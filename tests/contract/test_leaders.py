@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from headway.errors import LedgerError, TermOver
+from headway.errors import LedgerError, LedgerUnreachable, TermOver
 from headway.ledger import Ledger
 from headway.ledger.leaders import in_term
 from headway.ledger.tables import LeaderRow
@@ -124,6 +124,25 @@ def test_a_term_does_not_end_in_the_middle_of_a_write(ledger: Ledger) -> None:
         assert not done.wait(0.3)
     thread.join(20)
     assert done.is_set()
+
+
+def test_who_is_stopped_in_the_middle_of_a_write_keeps_nobody_from_leading(ledger: Ledger) -> None:
+    """It would hold the row for as long as other transactions may last in silence."""
+    term = contend(ledger, "a").term
+    silent(ledger, 3600.0)
+    limit = text("SELECT current_setting('idle_in_transaction_session_timeout')")
+
+    def write_and_stop() -> None:
+        with ledger._database.transaction() as session:
+            in_term(session, term)
+            assert session.execute(limit).scalar_one() == "2s"
+            assert contend(ledger, "b").node == "b"
+            session.execute(limit)  # it goes on
+
+    with pytest.raises(LedgerUnreachable):
+        write_and_stop()
+    with ledger._database.transaction() as session:
+        assert session.execute(limit).scalar_one() == "15s"
 
 
 def test_a_lease_without_the_term_of_its_pools_leader_is_refused(ledger: Ledger) -> None:
