@@ -388,7 +388,8 @@ class TrainingJob(_Part):
     outputs: Annotated[list[str], each(OUTPUT, example='["*.pt"]', low=0, high=100)] = Field(
         ["**"],
         title="Outputs",
-        description="Patterns of the files below $HEADWAY_OUTPUTS that are kept.",
+        description="Patterns of the new files in its copy of the code that are kept, beside "
+        "what it writes to $HEADWAY_OUTPUTS.",
     )
     owner: Owner = Field(
         "", title="Owner", description="Who asked for it; filled in from your token."

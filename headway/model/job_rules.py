@@ -232,10 +232,10 @@ COMMAND = FieldKind(read_command, {"type": "array", "items": {"type": "string"},
 
 
 def read_output_pattern(value: object) -> str:
-    """A pattern of files below the outputs directory."""
+    """A pattern of files that are kept."""
     text = checked_text(value, limit=200)
     if not text or text[0] in "/~" or "\\" in text or ".." in text.split("/"):
-        raise Refused('give a pattern below the outputs directory, such as "*.pt" or "plots/**"')
+        raise Refused('give a pattern below the working directory, such as "*.pt" or "plots/**"')
     return text
 
 

@@ -14,6 +14,7 @@ from headway.model.run import GRANTED, RunState
 from headway.node.flowlock import live_flow
 from headway.run.code import forget_working_copy
 from headway.run.here import forget_secrets
+from headway.run.kept_files import keep_new_files
 from headway.runtime.port import ContainerStatus
 from headway.site import Site
 from headway.this_node import remove_container
@@ -82,7 +83,9 @@ def _remove_copies(site: Site) -> None:
     """Remove the copies of code of containers that are gone, whoever was killed before it did."""
     for name in _of_nobody(site, site.settings.work_dir.glob("*")):
         log.warning("the copy of code %s was left: removed", name)
-        forget_working_copy(site.settings, name)
+        with trying(f"copy of code {name}"):
+            keep_new_files(site, name)
+            forget_working_copy(site.settings, name)
 
 
 def _of_nobody(site: Site, folders: Iterable[Path]) -> list[str]:

@@ -41,6 +41,7 @@ from headway.run.follow import Follower, Listener
 from headway.run.followed import Followed
 from headway.run.gang_folder import forget_gang_folder, tell
 from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
+from headway.run.kept_files import keep_new_files
 from headway.run.peers import NodePeers
 from headway.run.rendezvous import Meeting, wait_for_head, wait_for_places, wait_for_ranks
 from headway.run.settle import conclude_attempt, settle
@@ -377,9 +378,10 @@ class Attempt(NodeAttempt):
         """Classify the end, keep prediction beside measurement, learn from it.
 
         The ledger has the exit before the container is removed: whoever dies
-        in between, nobody runs a finished job again.
+        in between, nobody runs a finished job again. Before that its outputs are all there.
         """
-        return settle(self, followed)
+        kept = keep_new_files(self.site, self.container)
+        return settle(self, followed, kept.sentence())
 
     def profile(self, followed: Followed) -> Profile | None:
         """What the profile of this attempt says, where its job asks for one."""
@@ -445,6 +447,7 @@ class Attempt(NodeAttempt):
             self.site.runtime.stop(self.container, self.job.stop_grace)
             remove_container(self.site, self.container, self.run_id)
         forget_secrets(self.site.settings, self.container)
+        keep_new_files(self.site, self.container)
         forget_working_copy(self.site.settings, self.container)
         forget_gang_folder(self)
         if not self.is_rank and self.job.launch.starts_others:

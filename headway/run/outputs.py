@@ -16,7 +16,7 @@ from pathlib import Path
 from headway.model.run_file import MOST_FILES, MOST_FOLDERS, MOST_NAME_BYTES, OutputFile, OutputList
 
 OUTPUTS_FOLDER = "outputs"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST_ENTRIES = 2 * MOST_FILES
 _MOST_NAMES_BYTES = 8 << 20
@@ -88,7 +88,7 @@ def open_output(run_folder: Path, name: bytes, below: str = OUTPUTS_FOLDER) -> O
     try:
         owner = os.fstat(here).st_uid
         for each in folders:
-            deeper = os.open(each, _FOLDER, dir_fd=here)
+            deeper = os.open(each, FOLDER_FLAGS, dir_fd=here)
             os.close(here)
             here = deeper
         descriptor = os.open(last, _FILE, dir_fd=here)
@@ -140,7 +140,7 @@ class _Walk:
             if not stat.S_ISDIR(seen.st_mode):
                 self._file(prefix + last, seen)
             elif deeper > 1:
-                below = os.open(last, _FOLDER, dir_fd=descriptor)
+                below = os.open(last, FOLDER_FLAGS, dir_fd=descriptor)
                 self.folder(below, prefix + last + b"/", deeper - 1)
             else:
                 self.complete = False
@@ -158,9 +158,9 @@ class _Walk:
 
 
 def _open_top(run_folder: Path, below: str = OUTPUTS_FOLDER) -> int:
-    parent = os.open(run_folder, _FOLDER)
+    parent = os.open(run_folder, FOLDER_FLAGS)
     try:
-        return os.open(below, _FOLDER, dir_fd=parent)
+        return os.open(below, FOLDER_FLAGS, dir_fd=parent)
     finally:
         os.close(parent)
 

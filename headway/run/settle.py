@@ -1,5 +1,7 @@
 """Settles an attempt that has ended: how, what it used, what it teaches, and what follows."""
 
+from dataclasses import replace
+
 from headway.clock import booted_at
 from headway.model.attempt_record import Failures
 from headway.model.lease import Demand
@@ -16,10 +18,14 @@ from headway.runtime.outcome import ended_by_restart
 from headway.this_node import lost_here
 
 
-def settle(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, Measurement]:
-    """Classify the end of *attempt*, learn from it, and put what follows into the ledger."""
+def settle(attempt: NodeAttempt, followed: Followed, kept: str = "") -> tuple[Exit, Measurement]:
+    """Classify the end of *attempt*, learn from it, and put what follows into the ledger.
+
+    *kept* says what became of the files that its program has written; empty where there are none.
+    """
     demand = attempt.record.demand or forecast(attempt)[1]
     exit_, above_bytes = _exit(attempt, followed)
+    exit_ = replace(exit_, message="; ".join(filter(None, (exit_.message, kept))))
     measured = _measured(attempt, followed, demand)
     # A profiler takes time and memory of its own: nothing is learned from such a run.
     if not attempt.is_rank and not attempt.job.profile:

@@ -77,6 +77,9 @@ def test_a_program_of_a_folder_runs_there_and_again(site, project, python_image)
     assert "sees helper.py made.here train.py\n" in said
     assert "Completed" in said
     first = run_id_of(site, name)
+    kept = sorted(path.partition("/outputs/")[2] for path in site.show(first)["outputs"])
+    assert kept == ["work/made.here", "work/train.py"]
+    assert "2 files (36 B) of its working directory are in work/" in site.run("show", first).stdout
     (project / "helper.py").write_text("WORD = 'two'\n")
     said = typed(site, "rerun", name, "--watch", "--set", "name=again")
     assert "says one --lr 0.1" in said  # the code of then, not what the folder has now

@@ -22,7 +22,7 @@ BLOCK = "give the name of a Prefect Secret block"
 PORT = "give a whole number between 1024 and 65535"
 ADDRESS = "give an absolute path, such as /data/flights.csv, or an address"
 SYSTEM = "give a directory or file with data; this belongs to the system"
-OUTPUT = "give a pattern below the outputs directory"
+OUTPUT = "give a pattern below the working directory"
 HIDDEN = "a hidden value"
 
 GOOD = {"name": "t", "image": "python:3.11", "command": ["python", "train.py"]}
