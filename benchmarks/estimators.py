@@ -3,6 +3,8 @@
     PYTHONPATH=. python benchmarks/estimators.py [--seeds 5] [--part folds|gpu_type|…] [--models gp]
     PYTHONPATH=. python benchmarks/estimators.py --part folds --seeds 1 --charts FOLDER
     PYTHONPATH=. python benchmarks/estimators.py --part speed --count 50000   a refit's time, memory
+    PYTHONPATH=. python benchmarks/estimators.py --part grid --seeds 3        made rows, known noise
+    PYTHONPATH=. python benchmarks/estimators.py --part speed_up --seeds 1    on 2, 4, 8 GPUs
     PYTHONPATH=. python benchmarks/estimators.py --part folds --models gp --seeds 2 \
         --traces tests/data/runtime-timm.csv [--nameless]   networks never seen
     PYTHONPATH=. python benchmarks/estimators.py --part gpu_type --models gp \
@@ -16,6 +18,7 @@ import argparse
 import resource
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +45,7 @@ from headway.model.trace import Trace
 from headway.units import format_size
 
 GAVEL = Path(__file__).parents[1] / "tests" / "data" / "runtime-gavel.csv"
-PARTS = ("folds", "gpu_type", "gpus", "network", "curve", "speed")
+PARTS = ("folds", "gpu_type", "gpus", "network", "curve", "speed", "grid", "speed_up")
 MODELS = (CHAMPION, *PAPER_MODELS)
 _HEAD = "mean | median | p95 | ≤ 10 % | ≤ 20 % | in 80 % | width | fit s | predict s"
 
@@ -67,6 +70,12 @@ def main() -> None:
         print(f"\n### {part}\n", flush=True)
         if part == "speed":
             speed(asked.count)
+        elif part == "grid":
+            for count in (200, 500):
+                print(f"\n{count} rows\n")
+                table(tuple(made_grid(count)), [CHAMPION], None, asked.seeds, shipped())
+        elif part == "speed_up":
+            speed_ups_said(traces, asked.seeds)
         elif part == "curve":
             curve(traces, asked.seeds)
         elif part == "folds":
@@ -144,6 +153,59 @@ def learning_curve(
         )
         found[size] = score(HeldOut(rows.seconds[held], part, whole.fit_s, whole.predict_s))
     return found
+
+
+def speed_ups_said(traces: tuple[Trace, ...], seeds: int) -> None:
+    """Error of speed-ups over one GPU, each row held out, as `headway estimate` bounds them."""
+    by_gpus: dict[int, list[tuple[float, float]]] = {}
+    for seed in range(seeds):
+        rows = Rows.of(traces)
+        folds = rows.folds(5, None, seed, shipped())
+        said = hold_out(rows, champion(shipped(), seed), folds, clock=SystemClock()).forecast
+        alone = {}
+        for at, c in enumerate(rows.configurations):
+            if c.gpus == 1:
+                seconds = float(said.median_s[at]), float(rows.seconds[at])
+                alone[c.network, c.gpu_type, c.batch_size] = seconds
+        for at, c in enumerate(rows.configurations):
+            one = alone.get((c.network, c.gpu_type, c.batch_size))
+            if one is not None and c.gpus > 1:
+                faster = c.gpus * one[0] / float(said.median_s[at])  # a step takes more samples
+                pair = min(faster, c.gpus), c.gpus * one[1] / float(rows.seconds[at])
+                by_gpus.setdefault(c.gpus, []).append(pair)
+    print("| GPUs | rows | mean error | median error | largest said |\n|---|---|---|---|---|")
+    for gpus, pairs in sorted(by_gpus.items()):
+        said_, true = np.array(pairs).T
+        error = np.abs(said_ / true - 1)
+        print(
+            f"| {gpus} | {len(pairs) // seeds} | {error.mean():.1%} | {np.median(error):.1%} | "
+            f"{said_.max():.2f} |",
+            flush=True,
+        )
+
+
+def made_grid(count: int) -> list[Trace]:
+    """*count* rows of the grid of AI Gauge's paper, with a noise of 5 %."""
+    rng = np.random.default_rng(0)
+    speeds = {"k80": 1.0, "p100": 2.6, "v100": 4.4}
+    networks = {
+        "resnet-50": (0.010, 0.045),
+        "vgg16": (0.018, 0.135),
+        "alexnet": (0.002, 0.105),
+        "inception-v3": (0.012, 0.038),
+    }
+    sizes = product(networks, speeds, (1, 2, 4), (16, 32, 64, 128), (1, 2, 4, 8))
+    cells = list(sizes)
+    traces = []
+    for at in rng.choice(len(cells), count, replace=False):
+        network, gpu, gpus, batch, threads = cells[at]
+        sample_s, sum_s = networks[network]
+        train_s, load_s = sample_s * (batch + 6) / speeds[gpu], 0.004 * batch / threads
+        step_s = max(train_s, load_s) + 0.2 * min(train_s, load_s) + sum_s * (gpus - 1) / gpus
+        seconds = step_s * float(np.exp(rng.normal(0, 0.05)))
+        trace = Trace(network, gpu, gpus, batch, iteration_s=seconds, data_threads=threads)
+        traces.append(trace)
+    return traces
 
 
 def made_up(count: int) -> list[Trace]:

@@ -131,7 +131,11 @@ class Kernel:
         if len(x) > TUNED_ON:
             chosen = rng.choice(len(x), TUNED_ON, replace=False)
             x, y = x[chosen], y[chosen]
-        straight, fixed = self._straight(x, x), self._apart(x, x)[: len(self.categorical)]
+        # Each pair once: a covariance is symmetric, and to fill it in is most of the work.
+        one, other = np.triu_indices(len(x))
+        twice = np.where(one == other, 1.0, 2.0)
+        straight = [each[one, other] for each in self._straight(x, x)]
+        fixed = [each[one, other] for each in self._apart(x, x)[: len(self.categorical)]]
         rows = [(e.start(x), e.index(x)) for e in self.embeddings]
         start = self._packed()
         spread = np.concatenate(
@@ -141,18 +145,23 @@ class Kernel:
         def badness(packed: Floats) -> tuple[float, Floats]:
             kernel = self._with(packed)
             places = [e.moved(*row) for e, row in zip(kernel.embeddings, rows, strict=True)]
-            apart = [*fixed, *(_squared(place, place) for place in places)]
-            covariance, derivatives, pulls = kernel._sum(straight, apart, gradient=True)  # noqa: SLF001
+            apart = [*fixed, *(_squared(place, place)[one, other] for place in places)]
+            pairs, derivatives, pulls = kernel._sum(straight, apart, gradient=True)  # noqa: SLF001
+            covariance = kernel.noise * np.eye(len(x))
+            covariance[other, one] += pairs
             try:
-                factor = cholesky(covariance + kernel.noise * np.eye(len(x)), lower=True)
+                factor = cholesky(covariance, lower=True)  # it reads the lower half alone
             except np.linalg.LinAlgError:
                 return 1e10, np.zeros_like(packed)
             alpha = cho_solve((factor, True), y)
             weights = cho_solve((factor, True), np.eye(len(x))) - np.outer(alpha, alpha)
-            slopes = [0.5 * float(np.vdot(weights, d)) for d in derivatives]
+            weighed = 0.5 * twice * weights[one, other]
+            slopes = [float(weighed @ d) for d in derivatives]
             slopes.append(float(np.trace(weights)) * (kernel.noise - JITTER))
             for e, place, row, pull in zip(kernel.embeddings, places, rows, pulls, strict=True):
-                slopes += list(_slope_of_offsets(e, place, row[1], weights * pull))
+                drawn = np.zeros_like(weights)
+                drawn[one, other] = drawn[other, one] = weights[one, other] * pull
+                slopes += list(_slope_of_offsets(e, place, row[1], drawn))
             value = 0.5 * float(y @ alpha) + float(np.log(np.diag(factor)).sum())
             away = (packed - start) / spread
             return value + 0.5 * float(away @ away), np.array(slopes) + away / spread
