@@ -217,10 +217,10 @@ def measure(place: Path) -> dict[str, list[Taken]]:
         print("headway", file=sys.stderr)
         found["headway"] = day(folder, with_headway(), at_the_laptop)
     (place / "cluster").mkdir()
-    with slurm.slurm(place / "cluster", os.cpu_count() or 1) as env:
+    with slurm.slurm(place / "cluster", os.cpu_count() or 1) as cluster:
         print("Slurm", file=sys.stderr)
         folder = place / "slurm"
-        found["Slurm"] = day(folder, with_slurm(), shell(folder, env))
+        found["Slurm"] = day(folder, with_slurm(), shell(folder, cluster.env))
     import_image(None)
     print("docker run", file=sys.stderr)
     folder = place / "docker"

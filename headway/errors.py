@@ -36,6 +36,9 @@
     │   ├── ContainerExists     the name is taken: another attempt won the race
     │   ├── ContainerMissing    no such container
     │   └── PolicyViolation     the site's container policy forbids it
+    ├── EngineError             the scheduler of a cluster that is not headway's own
+    │   ├── EngineAway          it does not answer
+    │   └── EngineRefused       it does not take a job
     ├── TelemetryError
     │   ├── NvmlUnavailable     no driver, or driver and library do not match
     │   ├── GpuLost             a GPU fell off the bus
@@ -515,6 +518,37 @@ class CeilingUnsafe(HeadwayError):
         super().__init__(
             f"the ceiling at {path} cannot be trusted ({cause}); this node starts nothing until "
             "it is a readable file that belongs to root and that only root may change"
+        )
+
+
+class EngineError(HeadwayError):
+    """Something about the scheduler that decides who runs on a cluster."""
+
+
+class EngineAway(EngineError):
+    """The scheduler does not answer a command."""
+
+    def __init__(self, engine: str, command: str, cause: str) -> None:
+        self.engine = engine
+        self.command = command
+        self.cause = cause
+        super().__init__(
+            f"{engine} did not answer `{command}` ({cause}), so nothing new is known of its jobs; "
+            "those that run go on. It is asked again, and what was handed in is never handed in "
+            "twice"
+        )
+
+
+class EngineRefused(EngineError):
+    """The scheduler does not take the job of this key, for the reason that it *said*."""
+
+    def __init__(self, engine: str, key: str, said: str) -> None:
+        self.engine = engine
+        self.key = key
+        self.said = said
+        super().__init__(
+            f"{engine} does not take job {shown(key)[1:-1]}: {shown(said, 400)[1:-1]}. It was not "
+            "handed in; change what it asks for, or its pool"
         )
 
 

@@ -1,15 +1,16 @@
-"""Debian's Slurm with one node, for comparisons."""
+"""Debian's Slurm on this machine, with one node or several, and pretended GPUs."""
 
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-_PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo")
+_PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "srun")
 _START_S = 60.0
 _CONF = """\
 ClusterName=bench
@@ -18,21 +19,26 @@ SlurmUser=root
 SlurmdUser=root
 AuthInfo=socket={folder}/munge/socket
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool.%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd.%n.log
 SlurmctldPort={controller}
-SlurmdPort={node}
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 ReturnToService=2
 MpiDefault=none
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mib} State=UNKNOWN
-PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
+GresTypes=gpu
+SlurmdParameters=config_overrides
+SchedulerParameters=bf_interval=1,sched_interval=1
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+_NODE = """\
+NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} \
+RealMemory={memory_mib} Gres=gpu:{gpus} State=UNKNOWN
 """
 
 
@@ -44,58 +50,134 @@ def why_none() -> str | None:
     return None if os.geteuid() == 0 else "Slurm's services need root"
 
 
-@contextmanager
-def slurm(folder: Path, cpus: int, memory_mib: int = 4096) -> Iterator[dict[str, str]]:
-    """A cluster of this machine alone while inside; the variables by which its commands find it."""
-    for name in ("munge", "state", "spool"):
-        (folder / name).mkdir()
-    key = folder / "munge.key"
-    key.touch(0o600)
-    key.write_bytes(os.urandom(1024))
-    conf = folder / "slurm.conf"
-    controller, node = _free_port(), _free_port()
-    conf.write_text(
-        _CONF.format(
-            host=socket.gethostname().partition(".")[0],
-            folder=folder,
-            controller=controller,
-            node=node,
-            cpus=cpus,
-            memory_mib=memory_mib,
+class Slurm:
+    """A cluster of this machine alone; what its users and operators do there is a method here."""
+
+    def __init__(
+        self, folder: Path, *, nodes: Sequence[str], cpus: int, memory_mib: int, gpus: int
+    ) -> None:
+        self._folder = folder
+        self._nodes = nodes
+        self._services: dict[str, subprocess.Popen[bytes]] = {}
+        for name in ("munge", "state", *(f"spool.{node}" for node in nodes)):
+            (folder / name).mkdir()
+        self._key = folder / "munge.key"
+        self._key.touch(0o600)
+        self._key.write_bytes(os.urandom(1024))
+        host = socket.gethostname().partition(".")[0]
+        size = {"host": host, "cpus": cpus, "memory_mib": memory_mib, "gpus": gpus}
+        lines = [_NODE.format(name=node, port=_free_port(), **size) for node in nodes]
+        conf = _CONF.format(host=host, folder=folder, controller=_free_port())
+        self._conf = folder / "slurm.conf"
+        self._conf.write_text(conf.replace("PartitionName", "".join(lines) + "PartitionName"))
+        for number in range(gpus):  # what a GPU looks like to Slurm
+            os.mknod(folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        files = f"File={folder}/gpu[0-{gpus - 1}]" if gpus else "Count=0"
+        (folder / "gres.conf").write_text(
+            "".join(f"NodeName={node} Name=gpu {files}\n" for node in nodes)
         )
-    )
-    env = {**os.environ, "SLURM_CONF": str(conf)}
-    files = {"key": key} | {each: folder / "munge" / each for each in ("socket", "pid", "log")}
-    munged = ["munged", "--force", "--foreground", f"--key-file={files['key']}"]
-    munged += [f"--socket={files['socket']}", f"--pid-file={files['pid']}"]
-    munged += [f"--log-file={files['log']}", f"--seed-file={folder / 'munge/seed'}"]
-    services = []
-    try:
-        for command in (munged, ["slurmctld", "-D"], ["slurmd", "-D"]):
-            services.append(
-                subprocess.Popen(
-                    command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-                )
-            )
-            time.sleep(0.5)
-        _until_idle(env, folder)
-        yield env
-    finally:
-        for service in reversed(services):
+        self.env = {**os.environ, "SLURM_CONF": str(self._conf)}
+
+    def start(self) -> None:
+        """Start its services; its nodes are idle then."""
+        munge = self._folder / "munge"
+        munged = ["munged", "--force", "--foreground", f"--key-file={self._key}"]
+        munged += [f"--socket={munge / 'socket'}", f"--pid-file={munge / 'pid'}"]
+        munged += [f"--log-file={munge / 'log'}", f"--seed-file={munge / 'seed'}"]
+        self._start("munged", munged)
+        self._start("slurmctld", ["slurmctld", "-D"])
+        for node in self._nodes:
+            self._start(node, ["slurmd", "-D", "-N", node])
+        self._until_idle()
+
+    def stop(self) -> None:
+        """End what was started."""
+        for service in reversed(self._services.values()):
             service.terminate()
             service.wait()
 
+    def restart(self, *options: str) -> None:
+        """Kill the controller, and start it again."""
+        self.kill_controller()
+        self._start("slurmctld", ["slurmctld", "-D", *options])
+        self._until_answers()
 
-def _until_idle(env: dict[str, str], folder: Path) -> None:
-    deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline:
-        asked = ["sinfo", "--noheader", "--format=%T"]
-        done = subprocess.run(asked, env=env, capture_output=True, text=True, check=False)
-        if done.stdout.strip() == "idle":
-            return
-        time.sleep(0.2)
-    logs = "\n".join(path.read_text()[-500:] for path in folder.glob("*.log"))
-    raise RuntimeError(f"Slurm's node is not idle after {_START_S:.0f} s:\n{logs}")
+    def kill_controller(self) -> None:
+        """End it as a power cut would."""
+        self._services["slurmctld"].kill()
+        self._services["slurmctld"].wait()
+
+    def forget_ended(self) -> None:
+        """Let it know nothing more of jobs that have ended: as of all, when its state is lost."""
+        self.restart("-c")
+
+    def hold(self, engine_id: str) -> None:
+        """Let a job that waits not start."""
+        self.ask("scontrol", "hold", engine_id)
+
+    def release(self, engine_id: str) -> None:
+        """Let it start."""
+        self.ask("scontrol", "release", engine_id)
+
+    def cancel(self, engine_id: str) -> None:
+        """End it."""
+        self.ask("scancel", engine_id)
+
+    def requeue(self, engine_id: str) -> None:
+        """End it and put it into the queue again; at once, not in two minutes."""
+        self.ask("scontrol", "requeue", engine_id)
+        deadline = time.monotonic() + _START_S
+        while "PENDING" not in self.ask("squeue", "-h", "-j", engine_id, "-o", "%T"):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        self.ask("scontrol", "update", f"JobId={engine_id}", "StartTime=now")
+
+    def ask(self, *command: str) -> str:
+        """What one of Slurm's commands answers."""
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def _start(self, name: str, command: list[str]) -> None:
+        self._services[name] = subprocess.Popen(
+            command, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(0.5)
+
+    def _until_idle(self) -> None:
+        self._until("sinfo", "--noheader", "--format=%T %D", answer=f"idle {len(self._nodes)}")
+
+    def _until_answers(self) -> None:
+        self._until("scontrol", "ping", "--quiet", answer="UP")
+
+    def _until(self, *command: str, answer: str) -> None:
+        deadline = time.monotonic() + _START_S
+        while time.monotonic() < deadline:
+            done = subprocess.run(
+                command, env=self.env, capture_output=True, text=True, check=False
+            )
+            if answer in done.stdout:
+                return
+            time.sleep(0.2)
+        logs = "\n".join(path.read_text()[-500:] for path in self._folder.glob("*.log"))
+        raise RuntimeError(f"Slurm does not answer {answer} within {_START_S:.0f} s:\n{logs}")
+
+
+@contextmanager
+def slurm(
+    folder: Path,
+    cpus: int,
+    memory_mib: int = 4096,
+    *,
+    nodes: Sequence[str] = ("n1",),
+    gpus: int = 0,
+) -> Iterator[Slurm]:
+    """A cluster of this machine alone while inside."""
+    cluster = Slurm(folder, nodes=nodes, cpus=cpus, memory_mib=memory_mib, gpus=gpus)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 def _free_port() -> int:

@@ -1,0 +1,174 @@
+"""What is the same for every engine whose machines share a folder with the submit host.
+
+An adapter adds how a script is handed in, what the queue says and how a job is stopped; that
+nothing is handed in twice, and that an end is known when the queue has forgotten it, is done here.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from headway.clock import Clock
+from headway.engine.judge import Seen, judged
+from headway.engine.place import Place
+from headway.engine.port import After, Job, Part, Phase, Request, Submitted, Used
+from headway.errors import EngineRefused, InvalidInput
+from headway.model.run import ExitKind, When
+
+Queue = Mapping[str, Mapping[tuple[str, int], Seen]]
+"""By key, and by the engine's id and member: the jobs of this site as the engine has them now."""
+_OUTLIVES_S = 10.0
+"""So long after its grace a job that was cancelled may need until its record is there."""
+
+
+class FolderEngine(ABC):
+    """Port `Engine` but for `inspect`."""
+
+    name: ClassVar[str]
+    takes: frozenset[type[Part]]
+    _names: ClassVar[str]
+    """Lines of sh, run in the job, that set HEADWAY_JOB, HEADWAY_MEMBER and HEADWAY_RESTART."""
+    _spread: ClassVar[tuple[str, ...]]
+    """Words that start what follows them once on each node of an allocation."""
+    _rank_variable: ClassVar[str]
+    """In which each of these finds its number."""
+
+    def __init__(self, place: Place, site: str, clock: Clock) -> None:
+        """An adapter for one site.
+
+        Args:
+            place: The folder that this host and all nodes of the cluster share.
+            site: Name of the installation: others of the same user have jobs of their own.
+            clock: For how long something has been so.
+        """
+        self._place = place
+        self._site = site
+        self._clock = clock
+
+    @abstractmethod
+    def _hand_in(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
+        """The engine's id of the job *script*, which follows the *ids* of others, by key."""
+
+    @abstractmethod
+    def _queue(self) -> Queue:
+        """All jobs of this site that the engine knows, by one question."""
+
+    @abstractmethod
+    def _ask_to_stop(self, which: Sequence[tuple[str, int]]) -> None:
+        """Let none of them begin; SIGTERM to the wrappers of those that have."""
+
+    @abstractmethod
+    def _kill(self, which: Sequence[tuple[str, int]]) -> None:
+        """End them by the engine's own means."""
+
+    def submit(self, request: Request) -> Submitted:
+        """See `Engine.submit`: what an earlier try may have left is looked for first."""
+        for part in request.parts:
+            if type(part) not in self.takes:
+                allowed = f"leave it out: {self.name} has nothing like it"
+                raise InvalidInput("parts", part, allowed)
+        key, place = request.key, self._place
+        with place.locked(key):
+            engine_id = place.noted(key)
+            if not engine_id and (place.folder(key) / "request.json").exists():
+                engine_id = min((each for each, _ in self._queue().get(key, {})), default="")
+                if engine_id:
+                    place.note(key, engine_id)
+            if engine_id:
+                return Submitted(key, engine_id, is_new=False)
+            ids = self._follows(request)
+            script = place.prepare(request, self._names, self._spread, self._rank_variable)
+            engine_id = self._hand_in(request, script, ids)
+            place.note(key, engine_id)
+            return Submitted(key, engine_id, is_new=True)
+
+    def jobs(self) -> tuple[Job, ...]:
+        """See `Engine.jobs`."""
+        # First those that are known: what is handed in meanwhile is in neither.
+        noted = {key: name for key in self._place.known() if (name := self._place.noted(key))}
+        queue = self._queue()
+        return tuple(
+            self._judged(key, member, queue.get(key, {}), noted.get(key, ""))
+            for key in sorted({*noted, *queue})
+            for member in self._place.members(key)
+        )
+
+    def cancel(self, which: Collection[tuple[str, int]]) -> None:
+        """See `Engine.cancel`: as many commands, however many they are."""
+        gently: list[tuple[str, int]] = []
+        killed: list[tuple[str, int]] = []
+        for key, member in which:
+            since_s = self._place.cancel(key, member, self._clock.now())
+            outlived = since_s > self._place.grace_s(key) + _OUTLIVES_S
+            if engine_id := self._place.noted(key):  # else its wrapper finds the mark
+                (killed if outlived else gently).append((engine_id, member))
+        if gently:
+            self._ask_to_stop(gently)
+        if killed:
+            self._kill(killed)
+
+    def forget(self, key: str) -> None:
+        """See `Engine.forget`."""
+        self._place.forget(key)
+
+    def log(self, key: str, member: int = 0) -> Path:
+        """See `Engine.log`."""
+        return self._place.folder(key, member) / "log"
+
+    def outputs(self, key: str, member: int = 0) -> Path:
+        """See `Engine.outputs`."""
+        return self._place.folder(key, member) / "outputs"
+
+    def used(self, key: str, member: int = 0) -> Used | None:
+        """See `Engine.used`."""
+        return self._place.used(key, member)
+
+    def _judged(
+        self, key: str, member: int, queue: Mapping[tuple[str, int], Seen], engine_id: str
+    ) -> Job:
+        place = self._place
+        kept, record = place.seen(key, member), place.record(key, member)
+        # Of a key that was taken twice the one that runs counts: its wrapper has noted its id.
+        names = (engine_id, min((each for each, _ in queue), default=""))
+        found = [queue[name, member] for name in names if (name, member) in queue]
+        if not found and member and record is None:  # Slurm has one line for all that never began
+            found = [queue[name, 0] for name in names if (name, 0) in queue]
+        seen = found[0] if found else None
+        job = judged(
+            key,
+            member,
+            seen,
+            record,
+            grace_s=place.grace_s(key),
+            marked=place.is_cancelled(key, member),
+            kept=kept,
+        )
+        if seen is not None and job.end is not None and kept is None:
+            place.see(key, member, job.state, job.end)
+        elif kept is not None and job.phase is not Phase.ENDED:
+            place.unsee(key, member)
+        return job
+
+    def _follows(self, request: Request) -> dict[str, str]:
+        """The ids of the jobs that it waits for; of those that ended as they had to, none."""
+        found = {}
+        for part in request.parts:
+            if not isinstance(part, After):
+                continue
+            ends = [self._place.seen(part.key, each) for each in self._place.members(part.key)]
+            known = [each[1].kind for each in ends if each is not None]
+            engine_id = self._place.noted(part.key)
+            if engine_id and len(known) < len(ends):
+                found[part.key] = engine_id
+            elif not engine_id or not as_wished(part.when, known):
+                said = f"it follows job {part.key}, which "
+                said += f"ended otherwise ({', '.join(known)})" if known else "is not known"
+                raise EngineRefused(self.name, request.key, said)
+        return found
+
+
+def as_wished(when: When, ends: Sequence[ExitKind]) -> bool:
+    """Whether a job and its members ended so that another one that waits for *when* starts."""
+    well = all(kind is ExitKind.OK for kind in ends)
+    return when is When.ANY or well == (when is When.OK)

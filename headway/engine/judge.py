@@ -1,0 +1,117 @@
+"""What is true of a job, by what three witnesses say.
+
+These are the engine's queue, the record of the wrapper, and what was kept of the queue before the
+engine forgot. Absence alone proves nothing. Pure
+functions of values; any engine whose machines share a folder can use them.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from headway.engine.place import Record, moment
+from headway.engine.port import Job, Phase, Reason
+from headway.model.run import Exit, ExitKind
+
+_EARLY_S = 90.0
+"""An engine's signal before the end of the time may come so much too soon (Slurm: a minute)."""
+FORGOTTEN = Reason(
+    "",
+    "the engine does not know it any more, and its wrapper never wrote how it ended",
+    "its log and its checkpoint, if it has any, are in its folder; submit it again if it is needed",
+)
+AGAIN = Reason("", "it had begun, and somebody or the engine put it into the queue again")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A job as the engine's queue has it."""
+
+    engine_id: str
+    state: str
+    phase: Phase
+    kind: ExitKind | None = None
+    """Of one that has ended: how, by the engine's word."""
+    sentence: str = ""
+    """What the state means."""
+    reason: Reason | None = None
+    started_at: datetime | None = None
+    expected_start_at: datetime | None = None
+    time_limit_s: float | None = None
+    nodes: str = ""
+
+
+def judged(
+    key: str,
+    member: int,
+    seen: Seen | None,
+    record: Record | None,
+    *,
+    grace_s: float = 0.0,
+    marked: bool = False,
+    kept: tuple[str, Exit] | None = None,
+) -> Job:
+    """What is true of one job.
+
+    Args:
+        key: Its key.
+        member: Of an array; else 0.
+        seen: How the queue has it now; None where the engine does not name it.
+        record: Its wrapper's; None where there is none yet.
+        grace_s: Between its SIGTERM and its SIGKILL.
+        marked: Its user asked to end it.
+        kept: The engine's last word on it, and how it ended, from when it knew it.
+    """
+    own = record.end if record else None
+    if seen is None:
+        end = kept[1] if kept else own
+        return Job(
+            key,
+            member,
+            record.job if record else "",
+            Phase.ENDED,
+            kept[0] if kept else "",
+            reason=None if end else FORGOTTEN,
+            end=end,
+            started_at=moment(record.started_at) if record else None,
+            ended_at=moment(record.ended_at) if record else None,
+            nodes=record.node if record else "",
+        )
+    job = Job(
+        key, member, seen.engine_id, seen.phase, seen.state, seen.reason,
+        expected_start_at=seen.expected_start_at, started_at=seen.started_at,
+        time_limit_s=seen.time_limit_s, nodes=seen.nodes,
+    )  # fmt: skip
+    ended_at = moment(record.ended_at) if record and own else None
+    if seen.phase is Phase.ENDED:
+        return replace(job, end=_end(seen, record, grace_s, marked=marked), ended_at=ended_at)
+    if own is None:
+        return job
+    if seen.phase in {Phase.WAITING, Phase.HELD}:
+        if seen.reason is None:
+            return replace(job, reason=AGAIN)
+        sentence = f"{AGAIN.sentence}; {seen.reason.sentence}"
+        return replace(job, reason=replace(seen.reason, sentence=sentence))
+    if seen.started_at and ended_at and seen.started_at > ended_at:
+        return job  # started anew; what the file server shows is of the start before
+    return replace(job, phase=Phase.ENDING)
+
+
+def _end(seen: Seen, record: Record | None, grace_s: float, *, marked: bool) -> Exit:
+    """How a job ended that the engine says has ended."""
+    own = record.end if record else None
+    code = own.code if own else None
+    kind = seen.kind or ExitKind.INFRASTRUCTURE
+    said = seen.sentence + (f" ({seen.reason.sentence})" if seen.reason else "")
+    if marked or (own and own.kind is ExitKind.CANCELLED and record and record.cancelled):
+        return Exit(ExitKind.CANCELLED, code, "cancelled by its user")
+    if kind not in {ExitKind.OK, ExitKind.FAILED}:
+        return Exit(kind, code, said)
+    if own is None or record is None:
+        return Exit(kind, code, "" if kind is ExitKind.OK else said)
+    if record.asked_at is None:
+        return own
+    ran_s = record.asked_at - record.started_at
+    if seen.time_limit_s is not None and ran_s >= seen.time_limit_s - grace_s - _EARLY_S:
+        message = f"asked to stop {grace_s:.0f} s before its time was over, which it did"
+        return Exit(ExitKind.TIMED_OUT, code, message)
+    return own

@@ -1,0 +1,261 @@
+"""The shared folder: what is handed to an engine's machines, and what their wrapper leaves there.
+
+ROOT/wrapper-….py               the wrapper as it is in this version
+ROOT/KEY/request.json, job.sh   what to run; what the engine is given
+ROOT/KEY/lock                   held by who hands the job in
+ROOT/KEY/job                    the engine's name for it, as soon as that is known
+ROOT/KEY/[MEMBER/]cancelled     its user asked to end it
+ROOT/KEY/[MEMBER/]claim, started.json, ended.json, log, outputs/    by `wrapper`
+ROOT/KEY/[MEMBER/]seen.json     how it ended by the engine's word, since engines forget
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from headway.durable import replace_file
+from headway.engine import wrapper
+from headway.engine.port import Array, Gang, Request, Used
+from headway.errors import InvalidInput
+from headway.model.run import Exit, ExitKind
+
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}")
+_SCRIPT = """\
+#!/bin/sh
+# Made by headway for job {key}. The machine needs Python 3.8 and this folder, nothing else.
+{names}
+for python in python3 /usr/libexec/platform-python python; do
+    if command -v "$python" >/dev/null; then exec "$python" {wrapper} {folder}; fi
+done
+echo "headway: there is no Python on $(hostname), so job {key} cannot be started" >&2
+exit 127
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the wrapper wrote of the last start."""
+
+    job: str
+    node: str = ""
+    restart: int = 0
+    started_at: float = 0.0
+    ended_at: float | None = None
+    """None while it runs, and where its machine was lost."""
+    asked_at: float | None = None
+    """When it was sent SIGTERM."""
+    cancelled: bool = False
+    exit_code: int | None = None
+    signal: int | None = None
+    oom_kills: int = 0
+    error: str = ""
+
+    @property
+    def end(self) -> Exit | None:
+        """How it ended, by its own record alone; None while it has not."""
+        code, asked = self.exit_code, self.asked_at is not None
+        if self.ended_at is None or code is None:
+            return None
+        how = f"killed by signal {self.signal}" if self.signal else f"ended with exit code {code}"
+        kind, message = ExitKind.FAILED, self.error or f"its program {how}; see its log"
+        if self.cancelled:
+            kind, message = ExitKind.CANCELLED, "cancelled by its user"
+        elif code and self.oom_kills:
+            kind, message = ExitKind.OUT_OF_MEMORY, "killed at its memory limit"
+        elif asked:
+            # The engine knows why: its time, somebody's command, a job that took its place.
+            message = "the engine asked it to stop, and does not say why any more"
+            kind = ExitKind.CANCELLED
+        elif code == 0:
+            kind, message = ExitKind.OK, ""
+        return Exit(kind, code, message)
+
+
+class Place:
+    """The jobs of one site on one engine, as files."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        source = Path(wrapper.__file__).read_bytes()
+        self._wrapper = root / f"wrapper-{hashlib.sha256(source).hexdigest()[:12]}.py"
+
+    def folder(self, key: str, member: int = 0) -> Path:
+        """Where its files lie.
+
+        Raises:
+            InvalidInput: No key can be that.
+        """
+        if _KEY.fullmatch(key) is None:
+            raise InvalidInput("key", key, "give letters, digits, dots and dashes, 64 at most")
+        return self._root / key / str(member) if member else self._root / key
+
+    def known(self) -> list[str]:
+        """Of all jobs that were to be handed in and are not forgotten."""
+        return sorted(path.parent.name for path in self._root.glob("*/request.json"))
+
+    @contextmanager
+    def locked(self, key: str) -> Iterator[None]:
+        """Nobody else hands in a job of that key meanwhile; the kernel frees it from the dead."""
+        folder = self.folder(key)
+        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        with _held(folder / "lock"):
+            yield
+
+    def prepare(
+        self, request: Request, names: str, spread: Sequence[str] = (), rank_variable: str = ""
+    ) -> Path:
+        """Write down what is to run; the script that the engine is given.
+
+        Args:
+            request: What it asks for.
+            names: Lines of sh that tell the wrapper who it is.
+            spread: Words that start what follows them once on each node of an allocation.
+            rank_variable: In which each of these finds its number.
+        """
+        folder = self.folder(request.key)
+        with _held(self._root / "lock"):
+            if not self._wrapper.exists():
+                replace_file(self._wrapper, Path(wrapper.__file__).read_bytes(), mode=0o644)
+        gang = next((part for part in request.parts if isinstance(part, Gang)), None)
+        array = next((part for part in request.parts if isinstance(part, Array)), None)
+        document = {
+            "command": request.command,
+            "env": dict(request.env),
+            "working_dir": request.working_dir,
+            "grace_s": request.grace_s,
+            "members": array and array.members,
+            "gang": gang
+            and {
+                "nodes": gang.nodes,
+                "env": dict(gang.env),
+                "spread": [] if gang.starts_others else list(spread),
+                "rank_variable": rank_variable,
+            },
+        }
+        replace_file(folder / "request.json", json.dumps(document))
+        script = _SCRIPT.format(
+            key=request.key,
+            names=names,
+            wrapper=shlex.quote(str(self._wrapper)),
+            folder=shlex.quote(str(folder)),
+        )
+        replace_file(folder / "job.sh", script, mode=0o750)
+        return folder / "job.sh"
+
+    def members(self, key: str) -> range | tuple[int]:
+        """The numbers of its members; 0 alone for a job that is no array."""
+        count = (_read(self.folder(key) / "request.json") or {}).get("members")
+        return range(1, count + 1) if count else (0,)
+
+    def note(self, key: str, engine_id: str) -> None:
+        """The engine has it, under that name."""
+        replace_file(self.folder(key) / "job", engine_id)
+
+    def noted(self, key: str) -> str:
+        """The engine's name for it: as noted, or as the wrapper of a job of it says; else empty."""
+        folder = self.folder(key)
+        claims = [folder / "claim", *folder.glob("[1-9]*/claim")]
+        for path in (*claims[:1], folder / "job", *claims[1:]):
+            if path.exists():
+                return path.read_text()
+        return ""
+
+    def record(self, key: str, member: int = 0) -> Record | None:
+        """What the wrapper wrote of it; None before its start."""
+        folder = self.folder(key, member)
+        found = _read(folder / "ended.json") or _read(folder / "started.json")
+        if found is None:
+            return None
+        names = {each.name for each in fields(Record)} & found.keys()
+        return Record(**{name: found[name] for name in names})
+
+    def used(self, key: str, member: int = 0) -> Used | None:
+        """What it used, on the node where it used most; None before its end."""
+        folder = self.folder(key, member)
+        if (ended := _read(folder / "ended.json")) is None:
+            return None
+        ranks = [_read(path) or {} for path in sorted(folder.glob("rank.*.json"))]
+        every = ranks or [ended]
+        shares = _known(every, "gpu_utilisation_frac")
+        return Used(
+            host_peak_bytes=max(_known(every, "host_peak_bytes"), default=None),
+            cpu_s=sum(_known(every, "cpu_s")) if _known(every, "cpu_s") else None,
+            gpu_peak_bytes=max(_known(every, "gpu_peak_bytes"), default=None),
+            gpu_utilisation_frac=sum(shares) / len(shares) if shares else None,
+        )
+
+    def see(self, key: str, member: int, state: str, end: Exit) -> None:
+        """Keep how it ended, while the engine still says so."""
+        path = self.folder(key, member) / "seen.json"
+        path.parent.mkdir(mode=0o750, exist_ok=True)
+        content = {"state": state, "kind": end.kind, "code": end.code, "message": end.message}
+        replace_file(path, json.dumps(content), lasts=False)
+
+    def seen(self, key: str, member: int) -> tuple[str, Exit] | None:
+        """The engine's last word on it, and how it ended; None where nothing was kept."""
+        found = _read(self.folder(key, member) / "seen.json")
+        if found is None:
+            return None
+        return found["state"], Exit(ExitKind(found["kind"]), found["code"], found["message"])
+
+    def unsee(self, key: str, member: int) -> None:
+        """It goes on after all: it was put into the queue again."""
+        (self.folder(key, member) / "seen.json").unlink(missing_ok=True)
+
+    def cancel(self, key: str, member: int, now: datetime) -> float:
+        """Note that its user asked to end it; for how many seconds that has been so."""
+        path = self.folder(key, member) / "cancelled"
+        if not path.exists():
+            path.parent.mkdir(mode=0o750, exist_ok=True)
+            replace_file(path, now.isoformat())
+        return (now - datetime.fromisoformat(path.read_text())).total_seconds()
+
+    def is_cancelled(self, key: str, member: int) -> bool:
+        """Whether its user asked to end it, alone or with its array."""
+        return any((self.folder(key, each) / "cancelled").exists() for each in (0, member))
+
+    def grace_s(self, key: str) -> float:
+        """Between its SIGTERM and its SIGKILL."""
+        return float((_read(self.folder(key) / "request.json") or {}).get("grace_s", 0.0))
+
+    def forget(self, key: str) -> None:
+        """Remove everything of it."""
+        shutil.rmtree(self.folder(key), ignore_errors=True)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def moment(seconds: float | None) -> datetime | None:
+    """A time of a record."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def _known(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    return [each[name] for each in records if each.get(name) is not None]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The document at *path*; None where there is none, or not all of it yet."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,135 @@
+"""Slurm, by its own commands, as the user who runs them.
+
+All jobs are asked for by one `squeue --me`, which the controller answers with this user's jobs
+only. Its ``--json`` is not used: in 22.05 it ignores every filter and sends the whole cluster's
+queue (`man squeue`), it needs a plug-in that not every site builds, and its fields change their
+types from version to version. A job is known by its comment, ``headway:SITE:KEY``.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headway.engine.folder_engine import FolderEngine
+from headway.engine.judge import Seen
+from headway.engine.port import After, Array, Cluster, Gang, Nice, Part, Phase, Request, Requeue
+from headway.engine.slurm_inspect import cluster, seconds
+from headway.engine.slurm_options import options
+from headway.engine.slurm_states import read_reason, read_state
+from headway.errors import EngineAway, EngineRefused
+
+_FIELD, _LINE = "\x1f", "\x1e\n"
+_COLUMNS = ("%i", "%F", "%K", "%T", "%r", "%S", "%l", "%N", "%k")
+_ANSWERS_WITHIN_S = 60.0
+_AWAY = re.compile(
+    r"unable to contact|socket timed out|connection (refused|reset|timed out)|zero bytes|standby"
+    r"|temporarily|munge|communication|controller|protocol|try again",
+    re.IGNORECASE,
+)
+"""What Slurm's commands say when it is not the request that is wrong."""
+_NAMES = """\
+export HEADWAY_JOB="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}"
+export HEADWAY_MEMBER="$SLURM_ARRAY_TASK_ID" HEADWAY_RESTART="${SLURM_RESTART_COUNT:-0}\""""
+_SPREAD = ("srun", "--export=ALL", "--ntasks-per-node=1", "--kill-on-bad-exit=1")
+
+
+class SlurmEngine(FolderEngine):
+    """Port `Engine` on a submit host of a cluster that Slurm schedules."""
+
+    takes: frozenset[type[Part]] = frozenset({Array, Gang, After, Nice, Requeue})
+
+    name = "Slurm"
+    _names = _NAMES
+    _spread = _SPREAD
+    _rank_variable = "SLURM_PROCID"
+
+    def inspect(self) -> Cluster:
+        """Its partitions, nodes, GPUs and limits: three questions."""
+        nodes = self._ask("sinfo", "-h", "-N", "-o", "%N|%R|%G|%c|%m|%T")
+        pools = self._ask("scontrol", "show", "partition", "--oneliner")
+        return cluster(nodes, pools, self._ask("scontrol", "show", "config"))
+
+    def _hand_in(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
+        given = options(request, f"headway:{self._site}:{request.key}", ids)
+        places = [f"--chdir={script.parent}", f"--output={script.parent}/batch.log"]
+        answer = self._ask("sbatch", *given, *places, str(script), key=request.key)
+        return answer.strip().split(";")[0]
+
+    def _ask_to_stop(self, which: Sequence[tuple[str, int]]) -> None:
+        ids = [_named(*each) for each in which]
+        self._ask("scancel", "--quiet", "--state=PENDING", *ids)
+        self._ask("scancel", "--quiet", "--batch", "--signal=TERM", *ids)
+
+    def _kill(self, which: Sequence[tuple[str, int]]) -> None:
+        self._ask("scancel", "--quiet", *(_named(*each) for each in which))
+
+    def _queue(self) -> dict[str, dict[tuple[str, int], Seen]]:
+        """By key, and by id and member: this site's jobs as Slurm has them now."""
+        asked = ["squeue", "--me", "--noheader", "--array", "--states=all"]
+        answer = self._ask(*asked, "--format=" + _FIELD.join(_COLUMNS) + _LINE[0])
+        found: dict[str, dict[tuple[str, int], Seen]] = {}
+        mark = f"headway:{self._site}:"
+        for line in answer.split(_LINE):
+            columns = line.split(_FIELD)
+            if len(columns) == len(_COLUMNS) and columns[-1].startswith(mark):
+                base, member = columns[1], columns[2]
+                where = base, int(member) if member.isdigit() else 0
+                found.setdefault(columns[-1][len(mark) :], {})[where] = _seen(columns)
+        return found
+
+    def _ask(self, program: str, *words: str, key: str = "") -> str:
+        """What *program* answers.
+
+        Raises:
+            EngineAway: It does not, in time.
+            EngineRefused: It was to hand in the job *key*, and Slurm does not want it.
+        """
+        env = {**os.environ, "TZ": "UTC", "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
+        try:
+            done = subprocess.run(
+                [program, *words],
+                env=env,
+                capture_output=True,
+                timeout=_ANSWERS_WITHIN_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise EngineAway(self.name, program, f"nothing for {_ANSWERS_WITHIN_S:.0f} s") from None
+        except OSError as error:
+            raise EngineAway(self.name, program, error.strerror or str(error)) from error
+        if done.returncode == 0:
+            return done.stdout.decode(errors="replace")
+        said = " ".join(done.stderr.decode(errors="replace").split())
+        if program == "scancel" and not _AWAY.search(said):
+            return ""  # some have ended meanwhile
+        if key and not _AWAY.search(said):
+            raise EngineRefused(self.name, key, said.replace("sbatch: error: ", ""))
+        raise EngineAway(self.name, program, said or f"exit code {done.returncode}")
+
+
+def _named(engine_id: str, member: int) -> str:
+    return f"{engine_id}_{member}" if member else engine_id
+
+
+def _seen(columns: Sequence[str]) -> Seen:
+    engine_id, _, _, state, code, start, limit, nodes, _ = columns
+    phase, kind, sentence = read_state(state, code)
+    waits = phase in {Phase.WAITING, Phase.HELD}
+    at = _time(start)
+    return Seen(
+        engine_id, state, phase, kind, sentence, read_reason(code),
+        started_at=None if waits else at,
+        expected_start_at=at if waits else None,
+        time_limit_s=seconds(limit),
+        nodes=nodes,
+    )  # fmt: skip
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        return None

@@ -1,0 +1,303 @@
+"""What runs on a machine of an engine: starts the program, and leaves in its folder how it went.
+
+It is copied into the shared folder and needs nothing else of headway: the standard library of
+Python 3.8 and later. ``wrapper.py FOLDER`` runs the job of that folder, ``wrapper.py FOLDER rank``
+its part on one node of several.
+
+It is told by its environment who it is (HEADWAY_JOB, the engine's name for the job;
+HEADWAY_MEMBER; HEADWAY_RESTART), and finds in ``request.json`` what to run. It writes ``claim``,
+``started.json``, ``log`` and ``ended.json``, each whole or not at all. Whoever comes with another
+job's name where there is a claim runs nothing: so a job that an engine took twice runs once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+EVERY_S = 1.0
+"""How often memory is measured."""
+GPU_EVERY_S = 10.0
+TRIES = 30
+"""A disk may be full, or a file server away, just when the record is to be written."""
+ELSEWHERE = 75
+"""Exit code of a job that another one runs already."""
+
+
+def write(path: str, content: object) -> None:
+    """Put *content* at *path*: every reader sees all of it or nothing."""
+    part = f"{path}.{os.getpid()}.part"
+    with open(part, "w") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def claim(folder: str, job: str) -> bool:
+    """Whether this *folder* is that job's to run: the first one has it, however often it starts."""
+    path = os.path.join(folder, "claim")
+    part = f"{path}.{socket.gethostname()}.{os.getpid()}"
+    with open(part, "w") as file:
+        file.write(job)
+    try:
+        os.link(part, path)  # a link is made by one of several, on NFS too
+    except FileExistsError:
+        with open(path) as file:
+            return file.read() == job
+    finally:
+        os.unlink(part)
+    return True
+
+
+def descendants(pid: int) -> list[int]:
+    """That process and all that it started."""
+    parents = {}
+    for each in os.listdir("/proc"):
+        if each.isdigit():
+            with suppress(OSError, ValueError, IndexError), open(f"/proc/{each}/stat") as file:
+                parents[int(each)] = int(file.read().rpartition(")")[2].split()[1])
+    found: list[int] = []
+    left = [pid]
+    while left:
+        found.append(left.pop())
+        left += [child for child, parent in parents.items() if parent == found[-1]]
+    return found
+
+
+def memory_bytes(pid: int) -> int:
+    """What that process and its children hold now, shared memory counted once."""
+    held = 0
+    for each in descendants(pid):
+        with suppress(OSError, ValueError), open(f"/proc/{each}/smaps_rollup") as file:
+            held += sum(int(line.split()[1]) for line in file if line.startswith("Pss:"))
+    return held * 1024
+
+
+def out_of_memory_kills() -> int:
+    """How often the kernel killed something in this job's control group for its memory."""
+    with suppress(OSError, ValueError):
+        with open("/proc/self/cgroup") as file:
+            place = file.read().strip().rpartition(":")[2]
+        with open(f"/sys/fs/cgroup{place}/memory.events") as file:
+            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+    return 0
+
+
+class Gpus:
+    """What the GPUs that this job sees do, where there is an nvidia-smi."""
+
+    def __init__(self) -> None:
+        self.ids = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        self.program = shutil.which("nvidia-smi") if self.ids else None
+        self.at = 0.0
+        self.peak_bytes: int | None = None
+        self.utilisations: list[float] = []
+
+    def look(self, now_s: float) -> None:
+        """Measure, if it is time."""
+        if self.program is None or now_s - self.at < GPU_EVERY_S:
+            return
+        self.at = now_s
+        asked = [self.program, f"--id={self.ids}"]
+        asked += ["--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
+        try:
+            answer = subprocess.check_output(asked, stderr=subprocess.DEVNULL, timeout=5)
+            rows = [line.split(",") for line in answer.decode().splitlines()]
+            self.utilisations += [float(row[0]) / 100 for row in rows]
+            used = [int(row[1]) * 1024 * 1024 for row in rows]
+            self.peak_bytes = max([self.peak_bytes or 0, *used])
+        except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+            return
+
+    def mean(self) -> float | None:
+        """Mean utilisation until now; None where nothing was measured."""
+        return sum(self.utilisations) / len(self.utilisations) if self.utilisations else None
+
+
+def start(
+    command: list[str], env: dict[str, str], log: int, folder: str, mask: Any
+) -> tuple[subprocess.Popen[bytes] | None, str]:
+    """The program as a process, in a group of its own; what is wrong with it instead."""
+    where = env.pop("HEADWAY_WORKING_DIR") or folder
+    try:
+        return subprocess.Popen(
+            command,
+            env=env,
+            cwd=where,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
+        ), ""
+    except OSError as error:
+        return None, f"{command[0]} cannot be started in {where}: {error.strerror}"
+
+
+def cancelled(folder: str) -> bool:
+    """Whether its user asked to end it, alone or with the whole array."""
+    places = (folder, os.path.dirname(folder) if os.environ.get("HEADWAY_MEMBER") else folder)
+    return any(os.path.exists(os.path.join(each, "cancelled")) for each in places)
+
+
+def follow(
+    program: subprocess.Popen[bytes], request: Any, folder: str, found: dict[str, Any]
+) -> None:
+    """Wait for the end of *program* and measure it; SIGTERM is passed on, and has its grace."""
+    gpus, waited = Gpus(), {signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT}
+    before = out_of_memory_kills()
+    while program.poll() is None:
+        got = signal.sigtimedwait(waited, EVERY_S)
+        now_s = time.time()
+        if got is not None and got.si_signo != signal.SIGCHLD and found["asked_at"] is None:
+            found["asked_at"] = now_s
+            program.send_signal(signal.SIGTERM)  # as containers are stopped: it tells its own
+        if found["asked_at"] is not None and now_s - found["asked_at"] >= request["grace_s"]:
+            kill(program)
+        if got is None:
+            found["host_peak_bytes"] = max(found["host_peak_bytes"], memory_bytes(program.pid))
+            gpus.look(now_s)
+    kill(program)  # what it left behind
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found["host_peak_bytes"] = max(found["host_peak_bytes"], used.ru_maxrss * 1024)
+    found["cpu_s"] = used.ru_utime + used.ru_stime
+    found["gpu_peak_bytes"], found["gpu_utilisation_frac"] = gpus.peak_bytes, gpus.mean()
+    found["oom_kills"] = out_of_memory_kills() - before
+    found["cancelled"] = cancelled(folder)
+    code = program.returncode
+    found["exit_code"], found["signal"] = (128 - code, -code) if code < 0 else (code, None)
+
+
+def kill(program: subprocess.Popen[bytes]) -> None:
+    """End all of its group that are left."""
+    with suppress(OSError):
+        os.killpg(program.pid, signal.SIGKILL)
+
+
+def environment(request: Any, folder: str) -> dict[str, str]:
+    """What the program finds in its environment."""
+    env = dict(os.environ)
+    env.update(request["env"])
+    outputs = os.path.join(folder, "outputs")
+    os.makedirs(outputs, exist_ok=True)
+    env["HEADWAY_OUTPUTS"] = outputs
+    env["HEADWAY_WORKING_DIR"] = request["working_dir"]
+    if os.environ.get("HEADWAY_MEMBER"):
+        env["HEADWAY_ARRAY_INDEX"] = os.environ["HEADWAY_MEMBER"]
+    return env
+
+
+def free_port() -> int:
+    """A port of this machine that nobody has now."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return int(free.getsockname()[1])
+
+
+def filled(text: str, numbers: dict[str, str]) -> str:
+    """*text* with {rank} and so on filled in."""
+    for name, value in numbers.items():
+        text = text.replace("{" + name + "}", value)
+    return text
+
+
+def as_rank(request: Any, env: dict[str, str]) -> tuple[list[str], str]:
+    """The command and the environment of one part of a gang."""
+    gang, port = request["gang"], os.environ["HEADWAY_MASTER_PORT"]
+    numbers = {
+        "rank": os.environ.get(gang["rank_variable"], "0"),
+        "world_size": str(gang["nodes"]),
+        "local_rank": "0",
+        "master": os.environ["HEADWAY_MASTER_ADDR"] + ":" + port,
+        "master_addr": os.environ["HEADWAY_MASTER_ADDR"],
+        "master_port": port,
+    }
+    env.update({name: filled(text, numbers) for name, text in gang["env"].items()})
+    return [filled(each, numbers) for each in request["command"]], numbers["rank"]
+
+
+def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], str]:
+    """Run it to its end; what is known of it then."""
+    mask = signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT}
+    )
+    found: dict[str, Any] = {
+        "job": os.environ["HEADWAY_JOB"],
+        "restart": int(os.environ.get("HEADWAY_RESTART") or 0),
+        "node": socket.gethostname(),
+        "started_at": time.time(),
+        "asked_at": None,
+        "cancelled": False,
+        "exit_code": None,
+        "signal": None,
+        "host_peak_bytes": 0,
+        "error": "",
+    }
+    env, command, rank = environment(request, folder), request["command"], "0"
+    if is_rank:
+        command, rank = as_rank(request, env)
+    else:
+        write(os.path.join(folder, "started.json"), found)
+        if request["gang"]:
+            env["HEADWAY_MASTER_ADDR"] = socket.gethostname()
+            env["HEADWAY_MASTER_PORT"] = str(free_port())
+            if request["gang"]["spread"]:
+                part = [sys.executable, __file__, sys.argv[1], "rank"]
+                command = [*request["gang"]["spread"], *part]
+    if cancelled(folder):
+        found.update(cancelled=True, exit_code=143)
+    else:
+        log = os.open(
+            os.path.join(folder, "log" if rank == "0" else f"log.{rank}"),
+            os.O_WRONLY | os.O_APPEND | os.O_CREAT,
+            0o640,
+        )
+        program, found["error"] = start(command, env, log, folder, mask)
+        if program is None:
+            os.write(log, (found["error"] + "\n").encode())
+            found["exit_code"] = 127
+        else:
+            follow(program, request, folder, found)
+    found["ended_at"] = time.time()
+    return found, rank
+
+
+def main(folder: str, *, is_rank: bool) -> int:
+    """Run the job of *folder*; the exit code of its program."""
+    with open(os.path.join(folder, "request.json")) as file:
+        request = json.load(file)
+    if os.environ.get("HEADWAY_MEMBER"):
+        folder = os.path.join(folder, os.environ["HEADWAY_MEMBER"])
+        os.makedirs(folder, exist_ok=True)
+    if not is_rank:
+        if not claim(folder, os.environ["HEADWAY_JOB"]):
+            sys.stderr.write("this job was handed in twice, and another one runs it\n")
+            return ELSEWHERE
+        ended = os.path.join(folder, "ended.json")
+        if os.path.exists(ended):  # of a start before
+            os.replace(ended, ended + "." + (os.environ.get("HEADWAY_RESTART") or "0"))
+    found, rank = run(folder, request, is_rank=is_rank)
+    name = f"rank.{rank}.json" if is_rank else "ended.json"
+    for left in range(TRIES, 0, -1):
+        try:
+            write(os.path.join(folder, name), found)
+            break
+        except OSError as error:
+            sys.stderr.write(f"how it ended cannot be written: {error}\n")
+            if left > 1:
+                time.sleep(1.0)
+    return int(found["exit_code"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], is_rank=len(sys.argv) > 2))

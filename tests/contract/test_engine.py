@@ -1,0 +1,84 @@
+"""The engine contract, on the fake and on a real Slurm."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.engine.place import Place
+from headway.engine.port import Engine, Requeue
+from headway.engine.slurm import SlurmEngine
+from headway.errors import EngineAway, InvalidInput
+from headway.testing.engine import POOL, FakeCluster, FakeEngine
+from headway.testing.engine_contract import EngineContract
+from headway.testing.engine_harness import EngineHarness
+from tests.support.slurm import Slurm, slurm, why_none
+
+
+class TestFake(EngineContract):
+    @pytest.fixture
+    def cluster(self) -> Iterator[FakeCluster]:
+        cluster = FakeCluster()
+        yield cluster
+        cluster.end()
+
+    @pytest.fixture
+    def harness(self, tmp_path: Path, cluster: FakeCluster) -> EngineHarness:
+        def make(site: str) -> Engine:
+            engine = FakeEngine(Place(tmp_path / site), site, SystemClock())
+            engine.cluster = cluster
+            return engine
+
+        return EngineHarness(make, cluster, tmp_path / "contract", POOL)
+
+    def test_what_it_has_no_counterpart_for_is_refused(self, harness: EngineHarness) -> None:
+        request = harness.request("true", parts=(Requeue(),))
+        with pytest.raises(InvalidInput, match="has nothing like it"):
+            harness.engine().submit(request)
+        assert harness.job(request.key) is None
+
+    def test_one_that_is_away_is_asked_again(
+        self, harness: EngineHarness, cluster: FakeCluster
+    ) -> None:
+        request = harness.request("echo once")
+        cluster.is_away = True
+        with pytest.raises(EngineAway, match="never handed in twice"):
+            harness.engine().submit(request)
+        cluster.is_away = False
+        assert harness.engine().submit(request).is_new
+        harness.ended(request.key)
+
+    def test_one_question_is_asked_for_all(
+        self, harness: EngineHarness, cluster: FakeCluster
+    ) -> None:
+        for _ in range(4):
+            harness.submitted("true")
+        before = cluster.questions
+        assert len(harness.engine().jobs()) == 4
+        assert cluster.questions == before + 1
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    if missing := why_none():
+        pytest.skip(missing)
+    with slurm(tmp_path_factory.mktemp("slurm"), cpus=2, nodes=("n1", "n2"), gpus=2) as cluster:
+        yield cluster
+
+
+@pytest.mark.slurm
+class TestSlurm(EngineContract):
+    @pytest.fixture
+    def harness(
+        self, tmp_path: Path, cluster: Slurm, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[EngineHarness]:
+        monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
+
+        def make(site: str) -> Engine:
+            return SlurmEngine(Place(tmp_path / site), site, SystemClock())
+
+        yield EngineHarness(make, cluster, tmp_path / "contract", "all", within_s=60.0)
+        cluster.ask("scancel", "--me", "--state=PENDING")
+        cluster.ask("scancel", "--me", "--signal=KILL")
+        cluster.ask("scancel", "--me")
