@@ -5,7 +5,7 @@ nothing is handed in twice, and that an end is known when the queue has forgotte
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -70,13 +70,13 @@ class FolderEngine(ABC):
                 raise InvalidInput("parts", part, allowed)
         key, place = request.key, self._place
         with place.locked(key):
-            engine_id = place.noted(key)
-            if not engine_id and (place.folder(key) / "request.json").exists():
+            if place.began(key):
+                return Submitted(key, place.noted(key), is_new=False)
+            if place.was_tried(key):  # what has not begun may be there, or lost
                 engine_id = min((each for each, _ in self._queue().get(key, {})), default="")
                 if engine_id:
                     place.note(key, engine_id)
-            if engine_id:
-                return Submitted(key, engine_id, is_new=False)
+                    return Submitted(key, engine_id, is_new=False)
             ids = self._follows(request)
             script = place.prepare(request, self._names, self._spread, self._rank_variable)
             engine_id = self._hand_in(request, script, ids)
@@ -88,10 +88,9 @@ class FolderEngine(ABC):
         # First those that are known: what is handed in meanwhile is in neither.
         noted = {key: name for key in self._place.known() if (name := self._place.noted(key))}
         queue = self._queue()
+        keys = sorted({*noted, *queue} & {*self._place.known()})  # it may be forgotten meanwhile
         return tuple(
-            self._judged(key, member, queue.get(key, {}), noted.get(key, ""))
-            for key in sorted({*noted, *queue})
-            for member in self._place.members(key)
+            job for key in keys for job in self._told(key, queue.get(key, {}), noted.get(key, ""))
         )
 
     def cancel(self, which: Collection[tuple[str, int]]) -> None:
@@ -124,31 +123,30 @@ class FolderEngine(ABC):
         """See `Engine.used`."""
         return self._place.used(key, member)
 
-    def _judged(
-        self, key: str, member: int, queue: Mapping[tuple[str, int], Seen], engine_id: str
-    ) -> Job:
+    def _told(
+        self, key: str, queue: Mapping[tuple[str, int], Seen], engine_id: str
+    ) -> Iterator[Job]:
+        """That job, or all members of it."""
         place = self._place
-        kept, record = place.seen(key, member), place.record(key, member)
+        grace_s, touched = place.grace_s(key), place.touched(key)
+        all_marked = place.is_cancelled(key)
         # Of a key that was taken twice the one that runs counts: its wrapper has noted its id.
         names = (engine_id, min((each for each, _ in queue), default=""))
-        found = [queue[name, member] for name in names if (name, member) in queue]
-        if not found and member and record is None:  # Slurm has one line for all that never began
-            found = [queue[name, 0] for name in names if (name, 0) in queue]
-        seen = found[0] if found else None
-        job = judged(
-            key,
-            member,
-            seen,
-            record,
-            grace_s=place.grace_s(key),
-            marked=place.is_cancelled(key, member),
-            kept=kept,
-        )
-        if seen is not None and job.end is not None and kept is None:
-            place.see(key, member, job.state, job.end)
-        elif kept is not None and job.phase is not Phase.ENDED:
-            place.unsee(key, member)
-        return job
+        for member in place.members(key):
+            has_files = member in touched
+            record = place.record(key, member) if has_files else None
+            kept = place.seen(key, member) if has_files else None
+            found = [queue[name, member] for name in names if (name, member) in queue]
+            if not found and member and record is None:  # one line is for all that never began
+                found = [queue[name, 0] for name in names if (name, 0) in queue]
+            seen = found[0] if found else None
+            marked = all_marked or (has_files and place.is_cancelled(key, member))
+            job = judged(key, member, seen, record, grace_s=grace_s, marked=marked, kept=kept)
+            if seen is not None and job.end is not None and kept is None:
+                place.see(key, member, job.state, job.end)
+            elif kept is not None and job.phase is not Phase.ENDED:
+                place.unsee(key, member)
+            yield job
 
     def _follows(self, request: Request) -> dict[str, str]:
         """The ids of the jobs that it waits for; of those that ended as they had to, none."""

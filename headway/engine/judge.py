@@ -19,6 +19,13 @@ FORGOTTEN = Reason(
     "the engine does not know it any more, and its wrapper never wrote how it ended",
     "its log and its checkpoint, if it has any, are in its folder; submit it again if it is needed",
 )
+NEVER_BEGAN = Reason(
+    "",
+    "the engine does not know it, and it never began: it was lost with the engine's last seconds, "
+    "or somebody cancelled it while it waited, and that was forgotten",
+    "submit it again under the same key",
+)
+BY_USER = "cancelled by its user"
 AGAIN = Reason("", "it had begun, and somebody or the engine put it into the queue again")
 
 
@@ -61,21 +68,9 @@ def judged(
         marked: Its user asked to end it.
         kept: The engine's last word on it, and how it ended, from when it knew it.
     """
-    own = record.end if record else None
     if seen is None:
-        end = kept[1] if kept else own
-        return Job(
-            key,
-            member,
-            record.job if record else "",
-            Phase.ENDED,
-            kept[0] if kept else "",
-            reason=None if end else FORGOTTEN,
-            end=end,
-            started_at=moment(record.started_at) if record else None,
-            ended_at=moment(record.ended_at) if record else None,
-            nodes=record.node if record else "",
-        )
+        return _gone(key, member, record, kept, marked=marked)
+    own = record.end if record else None
     job = Job(
         key, member, seen.engine_id, seen.phase, seen.state, seen.reason,
         expected_start_at=seen.expected_start_at, started_at=seen.started_at,
@@ -91,9 +86,32 @@ def judged(
             return replace(job, reason=AGAIN)
         sentence = f"{AGAIN.sentence}; {seen.reason.sentence}"
         return replace(job, reason=replace(seen.reason, sentence=sentence))
-    if seen.started_at and ended_at and seen.started_at > ended_at:
-        return job  # started anew; what the file server shows is of the start before
-    return replace(job, phase=Phase.ENDING)
+    # Started anew, the file server still shows the record of the start before.
+    anew = seen.started_at and ended_at and seen.started_at > ended_at
+    return job if anew else replace(job, phase=Phase.ENDING)
+
+
+def _gone(
+    key: str, member: int, record: Record | None, kept: tuple[str, Exit] | None, *, marked: bool
+) -> Job:
+    """A job that the engine does not name: it has ended, or never began."""
+    if record is None:
+        state, end = kept or ("", Exit(ExitKind.CANCELLED, None, BY_USER) if marked else None)
+        reason = None if end else NEVER_BEGAN
+        return Job(key, member, "", Phase.ENDED, state, reason=reason, end=end)
+    state, end = kept or ("", record.end)
+    return Job(
+        key,
+        member,
+        record.job,
+        Phase.ENDED,
+        state,
+        reason=None if end else FORGOTTEN,
+        end=end,
+        started_at=moment(record.started_at),
+        ended_at=moment(record.ended_at),
+        nodes=record.node,
+    )
 
 
 def _end(seen: Seen, record: Record | None, grace_s: float, *, marked: bool) -> Exit:
@@ -103,7 +121,7 @@ def _end(seen: Seen, record: Record | None, grace_s: float, *, marked: bool) -> 
     kind = seen.kind or ExitKind.INFRASTRUCTURE
     said = seen.sentence + (f" ({seen.reason.sentence})" if seen.reason else "")
     if marked or (own and own.kind is ExitKind.CANCELLED and record and record.cancelled):
-        return Exit(ExitKind.CANCELLED, code, "cancelled by its user")
+        return Exit(ExitKind.CANCELLED, code, BY_USER)
     if kind not in {ExitKind.OK, ExitKind.FAILED}:
         return Exit(kind, code, said)
     if own is None or record is None:

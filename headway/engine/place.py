@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -152,23 +153,34 @@ class Place:
         replace_file(folder / "job.sh", script, mode=0o750)
         return folder / "job.sh"
 
-    def members(self, key: str) -> range | tuple[int]:
+    def members(self, key: str) -> tuple[int, ...]:
         """The numbers of its members; 0 alone for a job that is no array."""
         count = (_read(self.folder(key) / "request.json") or {}).get("members")
-        return range(1, count + 1) if count else (0,)
+        return tuple(range(1, count + 1)) if count else (0,)
+
+    def touched(self, key: str) -> set[int]:
+        """Those of its members of which there is any file, and 0: nothing is known of others."""
+        return {0} | {int(path.name) for path in self.folder(key).glob("[1-9]*")}
 
     def note(self, key: str, engine_id: str) -> None:
         """The engine has it, under that name."""
         replace_file(self.folder(key) / "job", engine_id)
 
+    def was_tried(self, key: str) -> bool:
+        """Whether somebody has begun to hand it in."""
+        return (self.folder(key) / "request.json").exists()
+
+    def began(self, key: str) -> bool:
+        """Whether it, or a member of it, has begun, or has ended by the engine's word."""
+        folder = self.folder(key)
+        names = ("claim", "seen.json", "[1-9]*/claim", "[1-9]*/seen.json")
+        return any(True for name in names for _ in folder.glob(name))
+
     def noted(self, key: str) -> str:
         """The engine's name for it: as noted, or as the wrapper of a job of it says; else empty."""
         folder = self.folder(key)
-        claims = [folder / "claim", *folder.glob("[1-9]*/claim")]
-        for path in (*claims[:1], folder / "job", *claims[1:]):
-            if path.exists():
-                return path.read_text()
-        return ""
+        paths = chain((folder / "claim", folder / "job"), folder.glob("[1-9]*/claim"))
+        return next((path.read_text() for path in paths if path.exists()), "")
 
     def record(self, key: str, member: int = 0) -> Record | None:
         """What the wrapper wrote of it; None before its start."""
@@ -220,9 +232,9 @@ class Place:
             replace_file(path, now.isoformat())
         return (now - datetime.fromisoformat(path.read_text())).total_seconds()
 
-    def is_cancelled(self, key: str, member: int) -> bool:
-        """Whether its user asked to end it, alone or with its array."""
-        return any((self.folder(key, each) / "cancelled").exists() for each in (0, member))
+    def is_cancelled(self, key: str, member: int = 0) -> bool:
+        """Whether its user asked to end it, or that member of it."""
+        return (self.folder(key, member) / "cancelled").exists()
 
     def grace_s(self, key: str) -> float:
         """Between its SIGTERM and its SIGKILL."""

@@ -244,7 +244,8 @@ class Engine(Protocol):
         """Hand it in, unless a job of that key is there or was.
 
         A process that is killed in here, wherever, leaves none or one job behind; who calls again
-        with the same key gets that one.
+        with the same key gets that one. A job that the engine lost before it began (it tells
+        of none such, and nothing of it ever ran) is handed in anew.
 
         Raises:
             EngineRefused: The engine does not take it; it says why.

@@ -1,5 +1,8 @@
 """The engine contract, on the fake and on a real Slurm."""
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,9 +10,10 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.engine.place import Place
-from headway.engine.port import Engine, Requeue
+from headway.engine.port import Engine, GpuKind, Requeue
 from headway.engine.slurm import SlurmEngine
-from headway.errors import EngineAway, InvalidInput
+from headway.errors import EngineAway, EngineRefused, InvalidInput
+from headway.model.run import ExitKind
 from headway.testing.engine import POOL, FakeCluster, FakeEngine
 from headway.testing.engine_contract import EngineContract
 from headway.testing.engine_harness import EngineHarness
@@ -82,3 +86,43 @@ class TestSlurm(EngineContract):
         cluster.ask("scancel", "--me", "--state=PENDING")
         cluster.ask("scancel", "--me", "--signal=KILL")
         cluster.ask("scancel", "--me")
+
+    def test_who_is_killed_while_submitting_leaves_one_job(self, harness: EngineHarness) -> None:
+        """At whatever moment: `sbatch` itself lives on, and may have its job after the repeat."""
+        requests = [
+            harness.request('echo once >> "$HEADWAY_OUTPUTS/../count"; sleep 1') for _ in range(10)
+        ]
+        for number, request in enumerate(requests):
+            if (pid := os.fork()) == 0:
+                harness.engine().submit(request)
+                os._exit(0)
+            time.sleep(0.004 * number)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            harness.engine().submit(request)
+        for request in requests:
+            end = harness.ended(request.key).end
+            assert end is not None
+            assert end.kind is ExitKind.OK
+            assert (harness.folder / request.key / "count").read_text() == "once\n"
+
+    def test_a_controller_that_is_down_is_told_and_nothing_is_handed_in_twice(
+        self, harness: EngineHarness, cluster: Slurm
+    ) -> None:
+        request = harness.request("echo once")
+        cluster.kill_controller()
+        for ask in (harness.engine().jobs, lambda: harness.engine().submit(request)):
+            with pytest.raises(EngineAway, match="Slurm did not answer"):
+                ask()
+        cluster.restart()
+        harness.engine().submit(request)
+        harness.ended(request.key)
+        assert harness.log(request.key) == "once\n"
+
+    def test_what_slurm_refuses_is_said_in_its_words(self, harness: EngineHarness) -> None:
+        request = harness.request("true", pool="nowhere")
+        with pytest.raises(EngineRefused, match="invalid partition"):
+            harness.engine().submit(request)
+        assert harness.job(request.key) is None
+        gpus = harness.engine().inspect().pools[0].nodes[0].gpus
+        assert gpus == (GpuKind("", 2),)

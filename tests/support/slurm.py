@@ -1,6 +1,7 @@
 """Debian's Slurm on this machine, with one node or several, and pretended GPUs."""
 
 import os
+import re
 import shutil
 import socket
 import stat
@@ -97,8 +98,9 @@ class Slurm:
             service.wait()
 
     def restart(self, *options: str) -> None:
-        """Kill the controller, and start it again."""
-        self.kill_controller()
+        """End the controller as its operators do, if it is there, and start it again."""
+        self._services["slurmctld"].terminate()
+        self._services["slurmctld"].wait()
         self._start("slurmctld", ["slurmctld", "-D", *options])
         self._until_answers()
 
@@ -148,6 +150,11 @@ class Slurm:
 
     def _until_answers(self) -> None:
         self._until("scontrol", "ping", "--quiet", answer="UP")
+        self.ask("scontrol", "reconfigure")  # nodes register again, which else takes minutes
+        deadline = time.monotonic() + _START_S
+        while re.search(r"\*|unk|down", self.ask("sinfo", "-h", "-o", "%T")):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
 
     def _until(self, *command: str, answer: str) -> None:
         deadline = time.monotonic() + _START_S

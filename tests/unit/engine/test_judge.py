@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.engine import wrapper
-from headway.engine.judge import FORGOTTEN, Seen, judged
+from headway.engine.judge import FORGOTTEN, NEVER_BEGAN, Seen, judged
 from headway.engine.pace import pause_s
 from headway.engine.place import Record
 from headway.engine.port import GpuKind, Phase
@@ -70,6 +70,10 @@ def test_what_is_true(queue, wrote, phase, kind):
 def test_an_end_that_nobody_saw_is_told_as_such():
     job = judged("k", 0, None, record(ended_at=None, exit_code=None))
     assert (job.phase, job.end, job.reason) == (Phase.ENDED, None, FORGOTTEN)
+    assert judged("k", 0, None, None).reason == NEVER_BEGAN
+    cancelled = judged("k", 0, None, None, marked=True).end
+    assert cancelled is not None
+    assert cancelled.kind is ExitKind.CANCELLED
     kept = ("NODE_FAIL", Exit(ExitKind.INFRASTRUCTURE, None, "a node failed under it"))
     job = judged("k", 0, None, record(ended_at=None, exit_code=None), kept=kept)
     assert (job.state, job.end) == kept
