@@ -1,0 +1,76 @@
+"""The wrapper as a machine of an engine runs it: alone, by a script, in a folder."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from headway.engine.place import Place
+from headway.engine.port import Request
+from headway.model.run import ExitKind
+from headway.units import MIB
+
+SMI = """\
+#!/bin/sh
+[ "$1" = --id=0,1 ] && printf '30, 1000\\n50, 2000\\n'
+"""
+
+
+def run(place: Place, command: str, job: str = "7", **env: str) -> int:
+    request = Request("k", "k", "p", ("sh", "-c", command), 1, MIB)
+    with place.locked("k"):
+        script = place.prepare(request, ":")
+    given = {"PATH": os.environ["PATH"], "HEADWAY_JOB": job} | env
+    return subprocess.run([script], env=given, check=False, timeout=30).returncode
+
+
+def test_what_gpus_do_is_measured(tmp_path: Path):
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(SMI)
+    smi.chmod(0o755)
+    place = Place(tmp_path / "place")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert run(place, "sleep 1.5", PATH=path, CUDA_VISIBLE_DEVICES="0,1") == 0
+    used = place.used("k")
+    assert used is not None
+    assert (used.gpu_utilisation_frac, used.gpu_peak_bytes) == (0.4, 2000 * MIB)
+
+
+def test_memory_of_children_counts(tmp_path: Path):
+    place = Place(tmp_path)
+    holds = "python3 -c 'import time; held = bytearray(80 << 20); time.sleep(2)'"
+    run(place, f"{holds} & {holds} & wait")
+    used = place.used("k")
+    assert used is not None
+    assert used.host_peak_bytes is not None
+    assert 160 * MIB < used.host_peak_bytes < 240 * MIB
+
+
+def test_a_job_that_another_one_runs_is_left_alone(tmp_path: Path):
+    place = Place(tmp_path)
+    assert run(place, "echo once") == 0
+    assert run(place, "echo twice", job="8") == 75
+    record = place.record("k")
+    assert record is not None
+    assert (record.job, (tmp_path / "k" / "log").read_text()) == ("7", "once\n")
+
+
+def test_one_that_was_cancelled_before_it_began_runs_nothing(tmp_path: Path):
+    place = Place(tmp_path)
+    (tmp_path / "k").mkdir()
+    (tmp_path / "k" / "cancelled").touch()
+    assert run(place, "echo once") == 143
+    assert not (tmp_path / "k" / "log").exists()
+    record = place.record("k")
+    assert record is not None
+    assert record.end is not None
+    assert record.end.kind is ExitKind.CANCELLED
+
+
+def test_a_job_that_is_started_again_leaves_both_records(tmp_path: Path):
+    place = Place(tmp_path)
+    run(place, "exit 3")
+    run(place, "exit 0", HEADWAY_RESTART="1")
+    assert (tmp_path / "k" / "ended.json.1").exists()
+    record = place.record("k")
+    assert record is not None
+    assert (record.restart, record.exit_code) == (1, 0)
