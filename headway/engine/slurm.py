@@ -31,6 +31,7 @@ _AWAY = re.compile(
 )
 """What Slurm's commands say when it is not the request that is wrong."""
 _NAMES = """\
+export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
 export HEADWAY_JOB="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}"
 export HEADWAY_MEMBER="$SLURM_ARRAY_TASK_ID" HEADWAY_RESTART="${SLURM_RESTART_COUNT:-0}\""""
 _SPREAD = ("srun", "--export=ALL", "--ntasks-per-node=1", "--kill-on-bad-exit=1")
