@@ -30,15 +30,23 @@ class Counts(enum.Enum):
 class RunCounter:
     """Turns `Seen` into `ProgressPoint` that never counts anything twice."""
 
-    def __init__(self, epochs: int | None = None, counts: Counts = Counts.STEPS) -> None:
+    def __init__(
+        self,
+        epochs: int | None = None,
+        counts: Counts = Counts.STEPS,
+        *,
+        iterations: int | None = None,
+    ) -> None:
         """Begin at nothing.
 
         Args:
             epochs: Epochs or rounds there will be, where the job says so; what
                 the log itself says wins.
             counts: What an iteration without an epoch is in this log.
+            iterations: Iterations there will be, where the job says so, the same.
         """
         self.epochs = epochs
+        self._iterations = iterations
         self._counts = counts
         self.total: int | None = None
         self.restarts = 0
@@ -75,6 +83,8 @@ class RunCounter:
             return None
         self._iteration = iteration
         total = self._total(seen, iteration)
+        if total is None and iteration is not None and iteration <= (self._iterations or 0):
+            total = self._iterations
         if total is not None:
             total = max(total, iteration or 0) if total <= MAX_COUNT else None
         return ProgressPoint(t_s, iteration, epoch, total, seen.metrics)

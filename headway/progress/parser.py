@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 
 from headway.model.progress import ProgressPoint
 from headway.progress.counting import RunCounter
@@ -33,15 +34,22 @@ class LogParser:
             only that is read, and headway's own protocol is not.
         epochs: Epochs or rounds there will be, where the job says so; logs often
             do not, and then the total follows from it.
+        iterations: Iterations there will be in all, the same.
 
     Raises:
         InvalidInput: *pattern* cannot be used.
     """
 
-    def __init__(self, pattern: str | None = None, *, epochs: int | None = None) -> None:
+    def __init__(
+        self,
+        pattern: str | None = None,
+        *,
+        epochs: int | None = None,
+        iterations: int | None = None,
+    ) -> None:
         self._splitter = LineSplitter()
-        self._epochs = epochs
-        self._counter = RunCounter(epochs)
+        self._new_counter = partial(RunCounter, epochs, iterations=iterations)
+        self._counter = self._new_counter()
         self._found: Format | None = None
         self._clock = LineClock()
         self._rank: str | None = None
@@ -113,7 +121,7 @@ class LogParser:
         self._found = found
         self._better = tuple(f for f in self._better if f.certainty > found.certainty)
         if not found.keeps_count:
-            self._counter = RunCounter(self._epochs, found.counts)
+            self._counter = self._new_counter(counts=found.counts)
 
 
 def _custom(pattern: str) -> Format:

@@ -32,6 +32,7 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
 from headway.model.staged import Staging
 from headway.policy.gang_end import Rank
+from headway.progress.options import totals_of
 from headway.run import profiling
 from headway.run.admit import confirm_lease
 from headway.run.code import forget_working_copy
@@ -327,7 +328,7 @@ class Attempt(NodeAttempt):
     def _follow(
         self, lease: Lease, upkeep: AttemptUpkeep, listener: Listener, hidden: Iterable[bytes]
     ) -> Followed:
-        site = self.site
+        site, by_options = self.site, totals_of(self.job.command)
         follower = Follower(
             runtime=site.runtime,
             clock=site.clock,
@@ -336,7 +337,8 @@ class Attempt(NodeAttempt):
             upkeep=upkeep,
             gpus=site.gpus if lease.gpus else None,
             prediction=self.prediction,
-            epochs=self.job.training.epochs,
+            epochs=self.job.training.epochs or by_options.epochs,
+            iterations=by_options.iterations,
             progress_pattern=self.job.progress,
             max_runtime_s=self._time_left_s(),
             grace_s=self.job.stop_grace,

@@ -164,6 +164,8 @@ class Follower:
     """What was said before its start."""
     epochs: int | None
     """So many it trains for; None where the job does not say."""
+    iterations: int | None = None
+    """The same of iterations."""
     progress_pattern: str | None = None
     """The job's own pattern of progress in the log."""
     max_runtime_s: float | None
@@ -189,7 +191,7 @@ class Follower:
         self._log = LogProgress(
             partial(self.runtime.read_log, self.name),
             self.clock,
-            LogParser(self.progress_pattern, epochs=self.epochs),
+            LogParser(self.progress_pattern, epochs=self.epochs, iterations=self.iterations),
             self._remaining,
             Redactor(self.secrets),
             self.listener.lines,

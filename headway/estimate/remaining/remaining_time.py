@@ -16,6 +16,7 @@ unit is an iteration, or an epoch where nothing finer is known.
 import enum
 import math
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 
@@ -38,6 +39,8 @@ FIRST_END_UP, FIRST_END_DOWN = 0.35, 0.14
 cached (standard deviations of the log of what is left)."""
 MOST_SD = 4.5
 """Standard deviation of the log of what nearly nothing is known of."""
+OUTLASTED = 0.02
+"""Of a run that has lasted longer than all but so many of those like it nothing is known."""
 STALL_UNITS = 10.0
 """Without progress for so many expected reports a run may have stalled …"""
 STALL_PAUSES = 3.0
@@ -150,14 +153,18 @@ class RemainingTime:
         )
 
     def _prior_alone(self, t_s: float) -> RemainingEstimate:
+        """What is left of runs like it of those that have lasted as long, by their log-normal law.
+
+        Unknown for one that has outlasted nearly all of them.
+        """
         if self._prior_s is None:
             return RemainingEstimate(None, None, None, RemainingBasis.UNKNOWN)
-        spread = math.exp(QUANTILE_80 * self._prior_sd)
-        # A run that outlives its prior will last on for some part of what it has lasted.
-        floor_s = 0.05 * max(t_s, 0.0)
-        remaining, low, high = (
-            max(self._prior_s * factor - t_s, floor_s) for factor in (1.0, 1.0 / spread, spread)
-        )
+        law = NormalDist(math.log(self._prior_s), self._prior_sd)
+        lasts_frac = 1.0 - law.cdf(math.log(t_s)) if t_s > 0.0 else 1.0
+        if lasts_frac < OUTLASTED:
+            return RemainingEstimate(None, None, None, RemainingBasis.UNKNOWN)
+        left = (math.exp(law.inv_cdf(1.0 - frac * lasts_frac)) - t_s for frac in (0.5, 0.9, 0.1))
+        remaining, low, high = (max(each, 0.0) for each in left)
         return RemainingEstimate(remaining, low, high, RemainingBasis.PRIOR)
 
     def _blend(

@@ -5,12 +5,14 @@ import random
 from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.estimate.remaining.backtest import backtest
 from headway.estimate.remaining.history import MAX_ENTRIES, History
+from headway.estimate.remaining.level import QUANTILE_80
 from headway.estimate.remaining.remaining_time import (
     RemainingBasis,
     RemainingEstimate,
@@ -142,7 +144,7 @@ def test_the_interval_of_a_drift_holds_four_in_five() -> None:
 def test_prior_alone_before_the_first_step_and_evidence_alone_in_the_end() -> None:
     remaining = RemainingTime(1000.0, 800.0, 1500.0)
     first = remaining.at(100.0)
-    assert (first.remaining_s, first.basis) == (900.0, RemainingBasis.PRIOR)
+    assert (first.remaining_s, first.basis) == (pytest.approx(900.0), RemainingBasis.PRIOR)
     assert first.low_s is not None
     assert first.high_s is not None
     assert 500.0 < first.low_s < 900.0 < first.high_s < 1600.0
@@ -220,8 +222,21 @@ def test_without_a_usable_prior_and_a_total_nothing_is_said(prior_s: float | Non
     assert follow([1.0] * 20, None, prior_s=prior_s).at(20.0) == RemainingEstimate(None, None, None)
 
 
-def test_past_its_prediction_a_run_needs_a_little_more_not_nothing() -> None:
-    assert RemainingTime(100.0).at(1000.0).remaining_s == pytest.approx(50.0)
+def test_past_its_prediction_a_run_lasts_as_long_as_those_like_it_that_lasted_so_long() -> None:
+    """Drawn from the law that the prediction stands for; its rest was a twentieth of its age."""
+    remaining = RemainingTime(100.0, 50.0, 200.0)
+    sd = math.log(200.0 / 50.0) / (2 * QUANTILE_80)
+    drawn_s = np.random.default_rng(1).lognormal(math.log(100.0), sd, 400_000)
+    for t_s in (0.0, 60.0, 150.0, 250.0):
+        said = remaining.at(t_s)
+        rest_s = drawn_s[drawn_s > t_s] - t_s
+        expected = np.quantile(rest_s, (0.1, 0.5, 0.9)).tolist()
+        assert [said.low_s, said.remaining_s, said.high_s] == pytest.approx(expected, rel=0.03)
+
+
+def test_of_a_run_that_has_outlasted_all_like_it_nothing_is_said() -> None:
+    said = RemainingTime(100.0, 50.0, 200.0).at(1000.0)
+    assert (said.remaining_s, said.high_s, said.basis) == (None, None, RemainingBasis.UNKNOWN)
 
 
 def test_between_two_reports_the_clock_counts_down_by_one_step_at_most() -> None:
@@ -323,7 +338,8 @@ def test_whatever_is_reported_the_answer_is_a_time(
         remaining.update(*report)
     said = remaining.at(t_s)
     if said.remaining_s is None:
-        assert (said.low_s, said.high_s, prior_s) == (None, None, None)
+        assert (said.low_s, said.high_s) == (None, None)
+        assert prior_s is None or t_s > prior_s
     else:
         assert said.low_s is not None
         assert said.high_s is not None
