@@ -4,6 +4,7 @@ Whoever may read the home of a site is an operator of it anyway.
 """
 
 from datetime import timedelta
+from pathlib import Path
 
 from headway.gateway.tokens import issue, new_token
 from headway.ledger import Ledger
@@ -20,20 +21,18 @@ _RENEWED_BEFORE_S = 30 * DAY_S
 def have_local_token(settings: Settings, ledger: Ledger) -> str:
     """The token in this machine's home, made anew where there is none that lasts.
 
-    The operator's; on a node that has a login of its own a new one, which serves its runs alone.
+    The operator's; on a node that has a login of its own one that serves its runs alone.
     """
     path = settings.token_file
-    if (node := ledger.node_logins.own()) is not None:
-        token = new_token()
-        ledger.access_tokens.keep_of_node(node, token_digest(token))
-        keep_secret(path, token)
-        return token
     try:
         token = path.read_text().strip()
     except FileNotFoundError:
         token = ""
-    if looks_like_token(token):
-        known = ledger.access_tokens.valid(token_digest(token))
+    digest = token_digest(token) if looks_like_token(token) else ""
+    if (node := ledger.node_logins.own()) is not None:
+        return _of_node(path, ledger, node, token, digest)
+    if digest:
+        known = ledger.access_tokens.valid(digest)
         lasting = ledger.now() + timedelta(seconds=_RENEWED_BEFORE_S)
         if known is not None and known.is_valid(lasting):
             return token
@@ -47,4 +46,12 @@ def have_local_token(settings: Settings, ledger: Ledger) -> str:
         actor=user,
     )
     keep_secret(path, token)
+    return token
+
+
+def _of_node(path: Path, ledger: Ledger, node: str, token: str, digest: str) -> str:
+    if not digest or ledger.access_tokens.of_node(digest) is None:
+        token = new_token()
+        ledger.access_tokens.keep_of_node(node, token_digest(token))
+        keep_secret(path, token)
     return token

@@ -61,6 +61,11 @@ class AccessTokens(Repository):
             found = _token(row)
             return found if found.is_valid(now(session)) else None
 
+    def of_node(self, digest: str) -> AccessToken | None:
+        """The token with this *digest* of the node whose login opened the ledger, if it is one."""
+        with self._database.reading() as session:
+            return _of_a_node(session, digest)
+
     def keep_of_node(self, node: str, digest: str) -> None:
         """Let *node* in at the gateway by the token with this *digest*, by no earlier one."""
         with self._database.transaction() as session:

@@ -9,7 +9,7 @@ from secrets import token_hex, token_urlsafe
 
 import psycopg
 from psycopg.sql import SQL, Composable, Identifier, Literal
-from sqlalchemy import Connection, delete, func
+from sqlalchemy import Connection, delete, func, text
 from sqlmodel import Session, col, select
 
 from headway.errors import LedgerRefused
@@ -101,7 +101,8 @@ class NodeLogins(Repository):
     def renew(self) -> None:
         """Grant anew what an agent of this version needs."""
         with self._database.transaction() as session:
-            grant(session.connection(), list(session.exec(select(NodeLoginRow.role))))
+            roles = list(session.exec(select(NodeLoginRow.role)))
+            grant(session.connection(), [each for each in roles if _is_there(session, each)])
 
     def own(self) -> str | None:
         """Whose login this ledger was opened with; None for the owner of all of it."""
@@ -124,13 +125,14 @@ def grant(connection: Connection, roles: Sequence[str]) -> None:
 def _drop(session: Session, node: str) -> None:
     connection = session.connection()
     for row in session.exec(select(NodeLoginRow).where(col(NodeLoginRow.node) == node)).all():
-        role = Identifier(row.role)
-        schema = Identifier(_schema(session))
+        session.delete(row)
+        if not _is_there(session, row.role):
+            continue
+        role, schema = Identifier(row.role), Identifier(_schema(session))
         for what in (SQL("TABLES"), SQL("SEQUENCES")):
             revoke = SQL("REVOKE ALL ON ALL {} IN SCHEMA {} FROM {}")
             _execute(connection, revoke.format(what, schema, role))
         _execute(connection, SQL("DROP ROLE {}").format(role))
-        session.delete(row)
     session.exec(delete(NodeTokenRow).where(col(NodeTokenRow.node) == node))
     session.flush()
 
@@ -142,6 +144,12 @@ def _digest(connection: Connection, role: str, password: str) -> str:
     return driver.pgconn.encrypt_password(
         password.encode(), role.encode(), b"scram-sha-256"
     ).decode()
+
+
+def _is_there(session: Session, role: str) -> bool:
+    """Whether the server has *role*: a ledger that was restored may be on another one."""
+    asked = text("SELECT 1 FROM pg_roles WHERE rolname = :role")
+    return session.connection().execute(asked, {"role": role}).first() is not None
 
 
 def _schema(session: Session) -> str:

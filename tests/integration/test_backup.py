@@ -43,6 +43,7 @@ def test_a_site_is_as_it_was(homes: tuple[Settings, Settings], tmp_path: Path) -
     with closing(Ledger.open(site.database_url)) as ledger:
         populate(ledger)
         told = ledger.runs.get(ENDED), ledger.traces.all(), ledger.leases.live()
+        login = ledger.node_logins.add("there", actor="me")
     assert site.server_database is not None
     with psycopg.connect(site.server_database, autocommit=True) as server:
         server.execute("CREATE TABLE flow_run (name TEXT)")
@@ -64,6 +65,10 @@ def test_a_site_is_as_it_was(homes: tuple[Settings, Settings], tmp_path: Path) -
             assert (ledger.runs.get(ENDED), ledger.traces.all(), ledger.leases.live()) == told
             assert ledger.settings.get("after") is None
             assert ledger.settings.put("goes", {"on": 1})
+            if settings is site:
+                with closing(Ledger.find(login)) as of_a_node:
+                    assert of_a_node.runs.of([ENDED]) == {}  # it was on no node of that name
+            ledger.node_logins.add("there", actor="me")  # also where no server has its role
         assert settings.server_database is not None
         with psycopg.connect(settings.server_database) as server:
             assert server.execute("SELECT name FROM flow_run").fetchall() == [("brave",)]

@@ -8,7 +8,7 @@ import signal
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from headway.clock import Clock
 from headway.durable import give_name, replace_file
 from headway.errors import HeadwayError, InvalidInput, LedgerUnreachable
 from headway.home import settle
-from headway.ledger import hosting
+from headway.ledger import Ledger, hosting
 from headway.ledger.database import SCHEMA_VERSION
 from headway.node.daemon import (
     database_daemon,
@@ -125,6 +125,7 @@ def _restore_own(
     for part, name in beside.items():
         load(client_programs(settings), hosting.database_of(url, name), parts[part])
     hosting.exchange(url)
+    _let_nodes_in(url)
     if made:
         note_database(settings, url)
     if started:
@@ -137,6 +138,13 @@ def _restore_elsewhere(settings: Settings, parts: dict[str, Path]) -> None:
     for part, file in parts.items():
         if part in addresses:
             load(client_programs(settings), addresses[part], file)
+    _let_nodes_in(addresses["ledger"])
+
+
+def _let_nodes_in(url: str) -> None:
+    """Grant to the logins of nodes, as far as the server has them, what they need."""
+    with closing(Ledger.open(url)) as ledger:
+        ledger.node_logins.renew()
 
 
 def _unpacked(file: Path, folder: Path) -> dict[str, Path]:

@@ -33,11 +33,19 @@ def dump(binaries: Binaries, url: str, file: Path) -> None:
 def load(binaries: Binaries, url: str, file: Path) -> None:
     """Fill the empty database at *url* from *file*: with all of it, or with nothing.
 
+    What logins of nodes were granted is granted anew: this server may not have them.
+
     Raises:
         DumpFailed: It is damaged, or of a newer PostgreSQL.
     """
     name = make_url(url).database
-    options = ["--no-owner", "--exit-on-error", "--single-transaction", f"--dbname={name}"]
+    options = [
+        "--no-owner",
+        "--no-privileges",
+        "--exit-on-error",
+        "--single-transaction",
+        f"--dbname={name}",
+    ]
     _run(binaries, "pg_restore", url, *options, str(file))
 
 
