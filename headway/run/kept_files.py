@@ -96,6 +96,11 @@ def keep_new_files(site: Site, container: str) -> KeptFiles:
     if listed is None:
         return KeptFiles()
     sent = _sent(site, record)
+    if sent is None:
+        log.warning(
+            "what %s wrote into its copy is not kept: what was sent is not known", container
+        )
+        return KeptFiles()
     new = [each for each in listed.files if sent.get(each.path) != each.size_bytes]
     patterns, kept, size_bytes = record.job.get("outputs", _ALL), 0, 0
     left, why = Counter[str](), ""
@@ -115,11 +120,13 @@ def keep_new_files(site: Site, container: str) -> KeptFiles:
     return KeptFiles(kept, size_bytes, left, listed.complete)
 
 
-def _sent(site: Site, record: RunRecord) -> dict[str, int]:
-    """Sizes of the files that the run brought along, by path."""
-    code_id = record.job.get("code")
-    manifest = site.ledger.code.manifest(record.team, str(code_id)) if code_id else None
-    return {} if manifest is None else {each.path: each.size_bytes for each in manifest.files}
+def _sent(site: Site, record: RunRecord) -> dict[str, int] | None:
+    """Sizes of the files that the run brought along, by path; None where that is not known.
+
+    A node's login sees the code of a team as long as that holds something there.
+    """
+    manifest = site.ledger.code.manifest(record.team, str(record.job.get("code")))
+    return None if manifest is None else {each.path: each.size_bytes for each in manifest.files}
 
 
 def _move(copy: Path, run_folder: Path, name: bytes) -> None:

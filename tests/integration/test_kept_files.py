@@ -135,3 +135,12 @@ def test_outputs_that_cannot_be_written_keep_nothing_from_being_cleaned_up(
     attempt.clean_up()
     assert not attempt.working_copy.exists()
     assert keep_new_files(attempt.site, attempt.container).sentence() == ""
+
+
+def test_code_that_the_node_sees_no_more_is_not_taken_for_new(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt.site.ledger.code, "manifest", lambda *_: None)
+    write(attempt, "model.pt")
+    assert keep_new_files(attempt.site, attempt.container).files == 0
+    assert kept(attempt) == []
