@@ -14,6 +14,10 @@ _PLACES = {
     "Dataset": ("headway.model.job", "Dataset"),
     "Resources": ("headway.model.job", "Resources"),
     "Training": ("headway.model.job", "Training"),
+    **{
+        name: ("headway.client.frames", name)
+        for name in ("traces", "runs", "curve", "usage", "queue", "nodes")
+    },
 }
 """What people's programs import from here; `__init__.pyi` has the same for type checkers."""
 

@@ -1,4 +1,10 @@
 from headway.client import Client as Client
+from headway.client.frames import curve as curve
+from headway.client.frames import nodes as nodes
+from headway.client.frames import queue as queue
+from headway.client.frames import runs as runs
+from headway.client.frames import traces as traces
+from headway.client.frames import usage as usage
 from headway.client.run import Run as Run
 from headway.model.job import After as After
 from headway.model.job import Dataset as Dataset
@@ -6,4 +12,18 @@ from headway.model.job import Resources as Resources
 from headway.model.job import Training as Training
 from headway.model.job import TrainingJob as Job
 
-__all__ = ["After", "Client", "Dataset", "Job", "Resources", "Run", "Training"]
+__all__ = [
+    "After",
+    "Client",
+    "Dataset",
+    "Job",
+    "Resources",
+    "Run",
+    "Training",
+    "curve",
+    "nodes",
+    "queue",
+    "runs",
+    "traces",
+    "usage",
+]

@@ -1,5 +1,6 @@
 """Commands about estimates: estimate, traces, estimators."""
 
+import io
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -144,12 +145,16 @@ def _status(got: "ImportedTraces") -> int:
 @click.option("--source", help="Only those of one source; all when not given.")
 @click.option("--output", type=OUTPUT, help="File to write; standard output when not given.")
 def export(source: str | None, output: Path | None) -> None:
-    """Write traces as CSV that `traces import` reads again."""
+    """Write traces as CSV, or as Parquet to NAME.parquet, that `traces import` reads again."""
     from headway.estimate.trace_files import write
 
     text = write(this_site().ledger.traces.all(source))
     if output is None:
         click.echo(text, nl=False)
+    elif output.suffix == ".parquet":
+        import pandas as pd
+
+        pd.read_csv(io.StringIO(text), dtype_backend="numpy_nullable").to_parquet(output)
     else:
         output.write_text(text, encoding="utf-8")
 

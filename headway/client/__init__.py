@@ -292,6 +292,10 @@ class Client:
         """Tables for people about a run: title, columns and rows of each."""
         return self._gateway.documents(f"/runs/{path_part(run)}/report")
 
+    def progress(self, run: str) -> Json:
+        """Every point of progress of a run's newest attempt, and how far it is."""
+        return self._gateway.document("GET", f"/runs/{path_part(run)}/progress")
+
     def log(self, run_id: str, *, follow: bool = False) -> Iterator[bytes]:
         """What the run's program wrote, all attempts in order; with *follow* until it has ended.
 
@@ -326,6 +330,10 @@ class Client:
     def queue(self, pool: str = "") -> list[Json]:
         """Who waits for a work pool, for what, in which order; for the gateway's own if empty."""
         return self._gateway.documents("/queue", {"pool": pool})
+
+    def traces(self) -> list[Json]:
+        """What runs of the token's team have measured, and what was imported for all."""
+        return self._gateway.documents("/traces")
 
     def top(self) -> Json:
         """Nodes, running runs, and those that wait."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from headway.estimate.choice import Prefer
 from headway.estimate.choice import document as option_document
@@ -16,6 +16,7 @@ from headway.gateway.estimate import estimate_options
 from headway.gateway.runs import of_caller
 from headway.gateway.submit import job_of, limit, refuse_impossible
 from headway.model.access import Caller
+from headway.model.trace import Trace
 from headway.site import Site
 from headway.views.load_document import load_document
 from headway.views.metrics import exposition
@@ -32,6 +33,9 @@ Pool = Annotated[
         description="Work pool; the gateway's own if empty.",
     ),
 ]
+
+
+_TRACE = TypeAdapter(Trace)
 
 
 class EstimateRequest(BaseModel):
@@ -63,6 +67,13 @@ def reads(site: Site) -> APIRouter:
     def queue(caller: Watcher, pool: Pool = "") -> list[dict[str, Any]]:
         """The queue of a pool in its order, with reasons; of other teams the places."""
         return [of_caller(view, caller) for view in array_lines(site, line_views(site, pool))]
+
+    @router.get("/traces", response_model=list[dict[str, Any]])
+    def traces(caller: Watcher) -> Response:
+        """What runs of the caller's team have measured, and what was imported for all."""
+        found = (t for t in site.ledger.traces.all() if not t.team or caller.sees(t.team))
+        rows = b",".join(map(_TRACE.dump_json, found))
+        return Response(b"[%s]" % rows, media_type="application/json")
 
     @router.get("/top")
     def top(caller: Watcher) -> dict[str, Any]:

@@ -66,10 +66,23 @@ def run_view(
         "started_at": iso_time(record.started_at if record else None),
         "ended_at": iso_time(record.ended_at if record else None),
         "duration_s": _lasted_s(record) if running_s is None else running_s,
+        "runtime_s": record.measurement.runtime_s if record and record.measurement else None,
+        **_predicted(record.prediction if record else None),
         "done_frac": progress.done_frac if progress else None,
         "remaining_s": progress.remaining_s if progress else None,
         "remaining_cost": progress.remaining_cost if progress else None,
         "url": f"/runs/flow-run/{seen.run_id}",
+    }
+
+
+def _predicted(said: Prediction | None) -> dict[str, Any]:
+    """What was said of a run's time before it started, also where that was but a guess."""
+    said = said or Prediction(basis="")
+    return {
+        "predicted_s": said.runtime_s,
+        "predicted_low_s": said.runtime_low_s,
+        "predicted_high_s": said.runtime_high_s,
+        "predicted_basis": said.basis or None,
     }
 
 

@@ -48,6 +48,9 @@ def test_traces_come_in_and_go_out(site, tmp_path):
     assert (again["imported"], again["already_known"]) == (0, 405)
     said = run(traces, "import", str(out))
     assert said.startswith("0 traces imported from out.csv, 405 known already, 0 rows left out\n")
+    parquet = tmp_path / "out.parquet"
+    run(traces, "export", "--output", str(parquet))
+    assert run(traces, "import", str(parquet)).startswith("0 traces imported from out.parquet, 405")
     assert site.ledger.traces.count() == 405
 
 

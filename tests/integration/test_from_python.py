@@ -25,10 +25,12 @@ def _come_in(process_site: LiveSite, monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_the_page_does_what_it_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (code,) = CODE.findall((ROOT / "docs/python.md").read_text())
-    exec(compile(code, "docs/python.md", "exec"), {})
+    first, frames = CODE.findall((ROOT / "docs/python.md").read_text())
+    exec(compile(first, "docs/python.md", "exec"), {})
     told = capsys.readouterr().out.splitlines()
     assert told[-1] == "Completed"
+    exec(compile(frames, "docs/python.md", "exec"), {})
+    assert "predicted_basis" in capsys.readouterr().out
     assert '{"headway": {"iteration": 1' in told[1]
     assert (tmp_path / "first-outputs/x.json").exists()
 

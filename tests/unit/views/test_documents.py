@@ -75,7 +75,8 @@ WARNING = RunWarning(2, FAILURE, NOON)
 KEYS = {
     "run_id", "name", "owner", "team", "state", "reason", "node", "runtime", "attempt", "size",
     "exit", "submitted_at", "started_at", "ended_at", "duration_s", "done_frac", "remaining_s",
-    "remaining_cost", "url",
+    "remaining_cost", "url", "runtime_s",
+    "predicted_s", "predicted_low_s", "predicted_high_s", "predicted_basis",
 }  # fmt: skip
 NOTHING = RunHistory(
     RECORD, [], [], [], [], [],
