@@ -159,9 +159,74 @@ def export(source: str | None, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
 
 
-@click.group()
-def estimators() -> None:
-    """What predicts: how good it is, which versions there are."""
+@click.group(invoke_without_command=True)
+@click.pass_context
+@as_json
+def estimators(context: click.Context, machine: bool) -> None:
+    """What predicts: how good it is, which versions there are.
+
+    Alone: how far off times were that had been said of runs, week by week, and of which runs most.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from headway.client import frames
+
+    with open_client() as client:
+        table = frames.judged(frames.runs(client))
+    weeks = (
+        table.assign(week=table["ended_at"].dt.strftime("%G-W%V"))
+        .groupby("week")
+        .agg(
+            runs=("error_frac", "size"),
+            mean_error_frac=("error_frac", "mean"),
+            median_error_frac=("error_frac", "median"),
+            within_frac=("within", "mean"),
+        )
+        .reset_index()
+    )
+    worst = table.nlargest(10, "error_frac")[
+        ["run_id", "name", "owner", "runtime_s", "predicted_s", "error_frac", "predicted_basis"]
+    ]
+    if machine:
+        print_json({"weeks": weeks.to_dict("records"), "worst": worst.to_dict("records")})
+        return
+    if table.empty:
+        click.echo("no run has ended of whose time something had been learnt")
+        return
+    _print_errors(weeks.to_dict("records"), worst.to_dict("records"))
+
+
+def _print_errors(weeks: "list[dict[Any, Any]]", worst: "list[dict[Any, Any]]") -> None:
+    from headway.estimate.evaluation.evaluate import readable
+    from headway.units import format_duration
+
+    print_table(
+        ["week", "runs", "mean error", "median", "in 80 %"],
+        [
+            [
+                row["week"],
+                str(row["runs"]),
+                readable(row["mean_error_frac"]),
+                readable(row["median_error_frac"]),
+                f"{row['within_frac']:.0%}",
+            ]
+            for row in weeks
+        ],
+    )
+    print_table(
+        ["predicted worst", "owner", "took", "said", "error", "what it rested on"],
+        [
+            [
+                row["name"],
+                row["owner"],
+                format_duration(row["runtime_s"]),
+                format_duration(row["predicted_s"]),
+                readable(row["error_frac"]),
+                row["predicted_basis"],
+            ]
+            for row in worst
+        ],
+    )
 
 
 @estimators.command()

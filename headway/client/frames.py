@@ -94,6 +94,19 @@ def nodes(client: Client | None = None) -> pd.DataFrame:
     return frame(({**row, "gpus": len(row["gpus"])} for row in rows), NODES)
 
 
+def judged(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `runs` that ended well and had an estimate, with `error_frac` and `within`.
+
+    `within` says whether the measured time lay in the 80 % interval. A prior is no estimate.
+    """
+    learnt = ~table["predicted_basis"].fillna("prior").str.startswith("prior")
+    known = learnt & (table["state"] == "Completed")
+    said = table[(known & (table["runtime_s"] > 0) & table["predicted_s"].notna()).fillna(False)]
+    error = (said["predicted_s"] / said["runtime_s"] - 1).abs()
+    within = said["runtime_s"].between(said["predicted_low_s"], said["predicted_high_s"])
+    return said.assign(error_frac=error, within=within)
+
+
 def frame(
     rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, more: bool = False
 ) -> pd.DataFrame:

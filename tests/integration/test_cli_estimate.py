@@ -94,6 +94,12 @@ def test_a_job_that_nothing_can_hold_is_refused(site, tmp_path):
             run(estimate, str(job), *more)
 
 
+@pytest.mark.usefixtures("gateway")
+def test_estimators_alone_say_how_far_off_they_were():
+    assert "no run has ended" in run(estimators)
+    assert json.loads(run(estimators, "--json")) == {"weeks": [], "worst": []}
+
+
 def test_rolling_back_to_a_version_that_is_not_kept_is_refused(site):
     with pytest.raises(InvalidInput, match="there is none yet"):
         run(estimators, "use", "3")

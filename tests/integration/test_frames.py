@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -78,6 +79,24 @@ def test_traces_are_those_of_the_team_and_what_was_imported(ada: Client) -> None
     assert table.index.tolist() == ["a", "c"]
     assert table.loc["c", "--depth"] == 3.0
     assert table.loc["a", "started_at"] == pd.Timestamp("2026-01-02", tz="UTC")
+
+
+def test_what_was_said_is_judged_by_what_was_learnt_and_ended_well() -> None:
+    said = {"predicted_s": 10.0, "predicted_low_s": 8.0, "predicted_high_s": 12.0}
+    of_runs = {"predicted_basis": "3 run(s) of the same job"}
+    rows: list[dict[str, Any]] = [
+        {"run_id": "good", "state": "Completed", "runtime_s": 10.5, **said, **of_runs},
+        {"run_id": "bad", "state": "Completed", "runtime_s": 40.0, **said, **of_runs},
+        {"run_id": "prior", "state": "Completed", "runtime_s": 1.0, **said}
+        | {"predicted_basis": "prior: nothing like it has run"},
+        {"run_id": "cut", "state": "Cancelled", "runtime_s": 3.0, **said, **of_runs},
+        {"run_id": "waits", "state": "Pending", **said, **of_runs},
+    ]
+    found = frames.judged(frames.frame(rows, frames.RUNS)).set_index("run_id")
+    assert found.index.tolist() == ["good", "bad"]
+    assert found["error_frac"].tolist() == pytest.approx([0.5 / 10.5, 0.75])
+    assert found["within"].tolist() == [True, False]
+    assert frames.judged(frames.frame([], frames.RUNS)).empty
 
 
 @pytest.mark.parametrize("name", EVERY)
