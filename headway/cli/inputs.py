@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 if TYPE_CHECKING:
     from headway.client import Client
+    from headway.estimate.trace_files import ImportedTraces
     from headway.model.job_text import JobText
     from headway.prefect.client import PrefectServer
     from headway.site import Site
@@ -156,3 +158,10 @@ def agreed(becomes: str, *, yes: bool) -> Callable[[list[str]], None]:
 def ui_url(server: "PrefectServer") -> str:
     """Where a person looks at this site."""
     return server.api_url.removesuffix("/api")
+
+
+def read_traces(file: BinaryIO, source: str) -> "ImportedTraces":
+    """The traces in *file*, kept as of *source*."""
+    from headway.estimate.trace_files import parse
+
+    return parse(read_data(file), Path(name_of(file)).name, source)

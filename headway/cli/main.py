@@ -18,6 +18,7 @@ from headway.cli import (
     database,
     doctor,
     estimate,
+    estimators,
     execute,
     gateway,
     login,
@@ -113,9 +114,9 @@ def headway() -> None:
 
 
 for module in (
-    submit, run, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, usage, profile, user, outputs, why, completion, arrays, skill, data,
-    session, execute,
+    submit, run, runs, run_control, queue, site, doctor, node, database, estimate, estimators,
+    progress, replay, gateway, login, top, usage, profile, user, outputs, why, completion, arrays,
+    skill, data, session, execute,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headway.cli.estimate import estimate, estimators, traces
+from headway.cli.estimate import estimate, traces
+from headway.cli.estimators import estimators
 from headway.errors import InvalidInput
 from headway.model.node import Capacity, Gpu, Node
 from headway.site import current_site
