@@ -132,6 +132,7 @@ class Slurm:
         while "PENDING" not in self.ask("squeue", "-h", "-j", engine_id, "-o", "%T"):
             assert time.monotonic() < deadline
             time.sleep(0.2)
+        time.sleep(3.0)  # else the end of the first start is taken for that of the second
         self.ask("scontrol", "update", f"JobId={engine_id}", "StartTime=now")
 
     def ask(self, *command: str) -> str:
