@@ -28,7 +28,7 @@ from headway.ledger.lease_rows import (
     number,
     release_all,
 )
-from headway.ledger.nodes import node_record
+from headway.ledger.nodes import keep_measured, node_record
 from headway.ledger.run_rows import ask_for_least, move, run_row
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, RunRow
 from headway.model.lease import Demand, Fence, Lease, Resource, Wait
@@ -213,7 +213,9 @@ class Leases(LeaseReads):
         utilisation_limit: float = 1.0,
         predicted_high_s: float | None = None,
     ) -> Lease | Wait:
-        """Judge a lease anew for *demand*, its own share left out; on `Wait` nothing changes.
+        """Judge a lease anew for *demand*, its own share left out; on `Wait` it stays as it is.
+
+        Then the node's *reading* is kept: by an older one the same would be granted again at once.
 
         Raises:
             LeaseLost: Released, or another token holds it.
@@ -221,7 +223,7 @@ class Leases(LeaseReads):
         with self._database.transaction() as session:
             seen = live_lease(session, fence.run_id)
             rows = lock_nodes(session, [seen.node] if seen else [])  # before the run, as `admit`
-            lease = leased(session, fence)
+            lease, measured = leased(session, fence), reading
             node, lease_id = node_record(rows[lease.node]).node, number(lease)
             others = [it for it in live_leases(session, [lease.node]) if it.lease_id != lease_id]
             own_lease = lease_from(session, lease)
@@ -236,6 +238,7 @@ class Leases(LeaseReads):
             if isinstance(decision, Wait):
                 decision = judge(demand, headroom)
             if isinstance(decision, Wait):
+                keep_measured(rows[lease.node], measured)
                 return decision
             moment = now(session)
             lease.host_memory_bytes, lease.cpus = demand.host_memory_bytes, demand.cpus
@@ -283,10 +286,14 @@ class Leases(LeaseReads):
             live = select(LeaseRow.lease_id).where(LIVE, LeaseRow.node == LeasePortRow.node)
             session.exec(delete(LeasePortRow).where(col(LeasePortRow.lease_id).not_in(live)))
 
-    def give_back(self, fence: Fence) -> bool:
+    def give_back(self, fence: Fence, *, start_by: datetime | None = None) -> bool:
         """Undo a claim before anything started: same attempt, back to the queue. Idempotent.
 
         Nothing for a part of a gang: it is no run that could wait by itself.
+
+        Args:
+            fence: Of the claim.
+            start_by: Of a claim that nobody had taken up when it was read: only while that is so.
 
         Returns:
             Whether the run waits; False when its container was started or it has ended.
@@ -300,9 +307,11 @@ class Leases(LeaseReads):
                 return False
             if given_back_before(session, run, fence):
                 return True
-            fenced(session, fence)
+            _, lease = fenced(session, fence)
             if run.state is not RunState.CLAIMED:
                 return run.state is RunState.WAITING
+            if start_by is not None and (lease is None or lease.start_by != start_by):
+                return False
             release_all(session, LeaseRow.run_id == fence.run_id)
             move(run, RunState.WAITING)
             ask_for_least(run)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -262,6 +263,19 @@ def _row(session: Session, name: str, *, lock: bool = False) -> NodeRow | None:
     """The row of a node that was not removed."""
     row = session.get(NodeRow, name, with_for_update=lock)
     return None if row is None or row.removed_at else row
+
+
+def keep_measured(row: NodeRow, reading: NodeReading | None) -> None:
+    """Keep what *reading* measured; what only the node's worker knows stays as it told it last."""
+    if reading is not None and row.reading is not None:
+        row.reading = replace(
+            row.reading,
+            at=reading.at,
+            host=reading.host,
+            gpus=reading.gpus,
+            gpu_error=reading.gpu_error,
+            busy_ports=reading.busy_ports,
+        )
 
 
 def node_record(row: NodeRow, key: str = "") -> NodeRecord:

@@ -57,5 +57,5 @@ class NodeGrants:
         if lease is None or lease.start_by is None or lease.node != self._site.settings.node:
             return False
         with suppress(LeaseLost):  # the janitor was faster
-            self._site.ledger.leases.give_back(lease.fence)
+            return self._site.ledger.leases.give_back(lease.fence, start_by=lease.start_by)
         return True

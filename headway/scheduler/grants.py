@@ -116,8 +116,8 @@ def give_back_untaken(site: Site, seen: PoolSnapshot) -> None:
     silent = silent_nodes(seen)
     for lease in seen.leases:
         if lease.start_by is not None and (lease.start_by < seen.at or lease.node in silent):
-            with suppress(LeaseLost):  # it was taken up at this moment
-                site.ledger.leases.give_back(lease.fence)
+            with suppress(LeaseLost):  # somebody else was faster
+                site.ledger.leases.give_back(lease.fence, start_by=lease.start_by)
 
 
 def rooms(seen: PoolSnapshot) -> dict[str, int]:

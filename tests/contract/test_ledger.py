@@ -269,6 +269,22 @@ def test_resizing_never_shortens_what_the_guard_was_told(ledger: Ledger) -> None
     assert resized.expires_at == lease.expires_at
 
 
+def test_a_refusal_keeps_the_reading_that_it_went_by(ledger: Ledger) -> None:
+    """By the older one the same run would be granted the same place again at once."""
+    idle = NodeReading(NOON, HostReading(32 * GIB, GIB, 0.1, 50 * GIB), resting=("b",))
+    full = NodeReading(ledger.now(), HostReading(32 * GIB, 31 * GIB, 0.1, 50 * GIB))
+    enqueue(ledger, "a")
+    lease = admit_in_term(ledger, "a", "node-a", Demand(8 * GIB), reading=idle)
+    assert isinstance(lease, Lease)
+    answer = ledger.leases.resize(lease.fence, Demand(8 * GIB), reading=full, ttl_s=60)
+    assert isinstance(answer, Wait)
+    record = ledger.nodes.get("node-a")
+    assert record is not None
+    assert record.reading == replace(full, resting=("b",))  # its worker's, which knows no newer
+    assert ledger.leases.give_back(lease.fence)
+    assert isinstance(admit_in_term(ledger, "a", "node-a", Demand(8 * GIB)), Wait)
+
+
 def test_resizing_keeps_the_gpus_that_were_granted_where_they_will_do(ledger: Ledger) -> None:
     """The run's prediction is about them, and another one may be of another type."""
     small = Demand(GIB, gpus=1, gpu_memory_bytes=2 * GIB, gpu_utilisation_frac=0.3)
@@ -297,6 +313,20 @@ def test_a_claim_is_given_back_as_the_same_attempt(ledger: Ledger) -> None:
     assert (record.state, record.attempt) == (RunState.WAITING, 1)
     assert ledger.leases.of_run("a") is None
     assert ledger.leases.give_back(lease.fence)
+
+
+def test_a_claim_that_was_taken_up_since_it_was_read_is_not_given_back(ledger: Ledger) -> None:
+    """A leader that was stopped in the middle of a pass goes on: its snapshot is old."""
+    enqueue(ledger, "a")
+    lease = admit_in_term(ledger, "a", "node-a", Demand(GIB), start_limit_s=0.0)
+    assert isinstance(lease, Lease)
+    read = ledger.leases.of_run("a")
+    assert read is not None
+    assert read.start_by is not None
+    ledger.leases.take_up(lease.fence)
+    assert not ledger.leases.give_back(read.fence, start_by=read.start_by)
+    assert ledger.leases.of_run("a") is not None
+    assert ledger.runs.get("a").state is RunState.CLAIMED
 
 
 def test_a_requeued_run_is_not_admitted_before_its_last_attempt_is_cleaned_up(
