@@ -1,5 +1,8 @@
 """The protocol with one rule broken at a time, and the size that shows it."""
 
+from dataclasses import replace
+
+from tests.protocol import election
 from tests.protocol.values import NEVER, TTL, Rules
 
 _ONE_RUN = Rules(nodes=2, runs=1, faults=2, told_to_prefect=False)
@@ -34,4 +37,18 @@ MUTATIONS: dict[str, Rules] = {
     "admission locks nothing": _broken(_ONE_RUN, nodes=1, runs=2, locked=False),
     "told before Prefect has acknowledged it": _broken(_PREFECT, told_when_seen=False),
     "the last end counts, not the first": _broken(_PREFECT, first_end_counts=False),
+}
+
+_POOL = election.Rules(nodes=2, runs=2, faults=1)
+OF_ELECTIONS: dict[str, election.Rules] = {
+    "a grant compares no term": replace(_POOL, grants_by=election.BY_NOTHING),
+    "a grant goes by the leader's own clock": replace(_POOL, grants_by=election.BY_OWN_CLOCK),
+    "a grant names the newest term, not the one it was decided in": replace(
+        _POOL, grants_by=election.BY_NEWEST
+    ),
+    "a standby waits for no expiry": replace(_POOL, waits_for_expiry=False),
+    "a flow process takes up whatever claim there is": replace(_POOL, fence_take_up=False),
+    "a claim is given back by what was read before": replace(_POOL, compares_claims=False),
+    "a claim that nobody takes up stays": replace(_POOL, runs=1, come_back=False, claims_end=False),
+    "a refusal brings no newer reading": replace(_POOL, refusal_reports=False),
 }
