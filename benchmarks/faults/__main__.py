@@ -27,6 +27,7 @@ class Row(NamedTuple):
 ROWS = (
     Row("burst", "../burst.py", ("--jobs", "20", "--reference", "0"), ("--jobs", "100")),
     Row("kills", "kills.py", ("--kills", "10", "--batch", "10"), ("--kills", "300")),
+    Row("storm", "kills.py", ("--storm", "--kills", "10"), ("--storm", "--kills", "60")),
     Row("ledger kills", "ledger_kills.py", ("--kills", "200"), ("--kills", "10000")),
     Row("lost answers", "lost_answers.py", ("--jobs", "50"), ("--jobs", "5000")),
     Row("lost answers stack", "lost_answers.py", ("--stack", "--jobs", "10"), ("--stack",)),

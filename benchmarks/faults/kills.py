@@ -1,6 +1,8 @@
-"""Kills of flow, worker, server, guard and database at random moments of one busy site.
+"""Kills of each process of one busy site at random moments.
 
-    python benchmarks/faults/kills.py [--kills 300] [--batch 30] [--seed 1]
+    python benchmarks/faults/kills.py [--kills 300] [--batch 30] [--seed 1] [--storm]
+
+With --storm one or two processes at a time, each killed or stopped (SIGSTOP) for 10 to 70 s.
 
 Short jobs are handed in all the time. After each batch of kills everything has to end well, and
 60 s after the last actor is back nothing may be left: the four promises are looked at then.
@@ -28,6 +30,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--batch", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--storm", action="store_true", help="stops, and two at a time")
     parser.add_argument("--patience", type=float, default=600.0, help="seconds for each batch")
     asked = parser.parse_args()
     chance, killed, broken, begun = random.Random(asked.seed), Counter(), [], time.monotonic()
@@ -38,7 +41,7 @@ def main() -> int:
             while sum(killed.values()) < asked.kills:
                 left = min(asked.batch, asked.kills - sum(killed.values()))
                 batch_begun = time.monotonic()
-                killed.update(kill_while_busy(watched, left, chance, _say))
+                killed.update(kill_while_busy(watched, left, chance, _say, storm=asked.storm))
                 batch, looked = watched.runs[looked:], len(watched.runs)
                 watched.until_ended(batch, asked.patience)
                 found = watched.broken(batch)
@@ -47,8 +50,9 @@ def main() -> int:
                 said = [f"\n{len(batch)} jobs of a batch: {counted(found)}; {took_s:.0f} s", *found]
                 print("\n".join(said), file=sys.stderr, flush=True)
     each = ", ".join(f"{actor} {number}" for actor, number in sorted(killed.items()))
+    what = "kills and stops, singly and in pairs," if asked.storm else "kills"
     print(
-        f"| kills in one busy site | 300, 0 lost, 0 twice, 0 left behind, 0 wrong in Prefect "
+        f"| {what} in one busy site | 300, 0 lost, 0 twice, 0 left behind, 0 wrong in Prefect "
         f"| {sum(killed.values())} ({each}), {looked} jobs: {counted(broken)}; "
         f"{time.monotonic() - begun:.0f} s |"
     )
