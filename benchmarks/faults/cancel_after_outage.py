@@ -133,7 +133,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="headway-faults-") as scratch:
         Path(scratch).chmod(0o711)
         with live_site(Path(scratch) / "home", "process") as site:
-            seen = Outages(Watched(site, Path(scratch) / "said"), asked.away)
+            seen = Outages(Watched(site), asked.away)
             for number in range(asked.times):
                 for step in (seen.of_the_server, seen.of_the_worker):
                     step(number)

@@ -37,7 +37,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="headway-faults-") as scratch:
         Path(scratch).chmod(0o711)
         with live_site(Path(scratch) / "home", "process") as site:
-            watched, looked = Watched(site, Path(scratch) / "said"), 0
+            watched, looked = Watched(site), 0
             while sum(killed.values()) < asked.kills:
                 left = min(asked.batch, asked.kills - sum(killed.values()))
                 batch_begun = time.monotonic()

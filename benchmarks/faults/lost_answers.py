@@ -78,7 +78,7 @@ def _stack(jobs: int, patience_s: float) -> int:
         (folder / "modules" / "sitecustomize.py").write_text(EVERYWHERE)
         modules = str(folder / "modules")
         with live_site(folder / "home", "process", PYTHONPATH=modules) as site:
-            watched = Watched(site, folder / "said")
+            watched = Watched(site)
             for number in range(jobs):
                 watched.submit(f"lost-{number}", 0.5)
                 _say(f"{number + 1} of {jobs} handed in")

@@ -45,7 +45,7 @@ def _run(jobs: int, every_s: float, patience_s: float) -> tuple[float, int, list
     with tempfile.TemporaryDirectory(prefix="headway-faults-") as scratch:
         Path(scratch).chmod(0o711)
         with live_site(Path(scratch) / "home", "process") as site:
-            watched, over, kills = Watched(site, Path(scratch) / "said"), threading.Event(), [0]
+            watched, over, kills = Watched(site), threading.Event(), [0]
 
             def kill_again_and_again() -> None:
                 while every_s and not over.wait(every_s):

@@ -2,7 +2,6 @@
 
 import time
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,8 @@ pytestmark = pytest.mark.prefect
 JOBS = 15
 
 
-def test_short_jobs_at_once_all_end_well(process_site: LiveSite, tmp_path: Path) -> None:
-    watched = Watched(process_site, tmp_path / "burst")
+def test_short_jobs_at_once_all_end_well(process_site: LiveSite) -> None:
+    watched = Watched(process_site)
     runs = [watched.submit(f"short-{number}", 0.0) for number in range(JOBS)]
     deadline = time.monotonic() + 2 * PATIENCE_S
     with closing(watched.ledger()) as ledger:

@@ -6,10 +6,12 @@ whether they met another one of the same run: see `PROGRAM`.
 
 import fcntl
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from headway.errors import LedgerUnreachable, SiteUnreachable
 from headway.ledger import Ledger
@@ -38,19 +40,21 @@ say("end")
 """
 LEFT_S = 60.0
 """Nothing may be left so long after the last actor is back."""
+_SEEN = "/srv" if os.geteuid() == 0 else None
+"""Where all programs see the same: of /tmp each has its own, where headway may mount."""
 _ENDS = {ExitKind.OK: "COMPLETED", ExitKind.CANCELLED: "CANCELLED"}
 
 
 class Watched:
     """Jobs on a live site of the process runtime, and what they say of themselves."""
 
-    def __init__(self, site: LiveSite, folder: Path) -> None:
-        """*folder* is made for what the programs say; they may run as another user."""
+    def __init__(self, site: LiveSite) -> None:
+        """On *site*, whose programs may run as another user."""
         self.site = site
         self.settings = Settings(home=site.home, port=site.port, node=site.env["HEADWAY_NODE"])
-        folder.mkdir()
+        self._kept = TemporaryDirectory(prefix="headway-said-", dir=_SEEN)
+        self._folder = folder = Path(self._kept.name)
         folder.chmod(0o1777)
-        self._folder = folder
         (folder / "said").touch()
         (folder / "said").chmod(0o666)
         self.runs: list[str] = []
