@@ -15,7 +15,8 @@ from headway.ledger.database import Repository
 from headway.ledger.tables import LeaderRow
 from headway.model.term import Leader, Term
 
-_STOPPED_MS = "2000"
+_LETS_GO = func.set_config("idle_in_transaction_session_timeout", "2000", True)
+"""Ends this transaction after so many milliseconds without a word."""
 
 
 class Leaders(Repository):
@@ -63,7 +64,8 @@ def _go_on(session: Session, pool: str, holder: str, ttl_s: float) -> Leader | N
     still = col(LeaderRow.expires_at) > db_now()
     until = from_now(timedelta(seconds=ttl_s))
     query = update(LeaderRow).where(*own, still).values(expires_at=until)
-    terms = query.returning(col(LeaderRow.term), col(LeaderRow.node))
+    # Within the statement: between this and its end the process may be stopped.
+    terms = query.returning(col(LeaderRow.term), col(LeaderRow.node), _LETS_GO)
     row = session.execute(terms).one_or_none()
     return None if row is None else Leader(Term(pool, row.term), row.node, holder, ttl_s)
 
@@ -74,8 +76,7 @@ def _let_go_when_stopped(session: Session) -> None:
     One that was stopped (SIGSTOP, a machine that was suspended) would keep the row from those who
     contend for as long as other transactions may last.
     """
-    until = func.set_config("idle_in_transaction_session_timeout", _STOPPED_MS, True)
-    session.execute(select(until))
+    session.execute(select(_LETS_GO))
 
 
 def _leader(row: LeaderRow, moment: datetime) -> Leader:

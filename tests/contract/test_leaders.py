@@ -1,15 +1,17 @@
 """Who leads a pool: one at a time, whoever dies, freezes or asks at the same moment."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
+from sqlmodel import Session
 
 from headway.errors import LedgerError, LedgerUnreachable, TermOver
 from headway.ledger import Ledger
-from headway.ledger.leaders import in_term
+from headway.ledger.leaders import _go_on, in_term
 from headway.ledger.tables import LeaderRow
 from headway.model.lease import Demand, Lease
 from headway.model.term import Leader, Term
@@ -126,21 +128,23 @@ def test_a_term_does_not_end_in_the_middle_of_a_write(ledger: Ledger) -> None:
     assert done.is_set()
 
 
-def test_who_is_stopped_in_the_middle_of_a_write_keeps_nobody_from_leading(ledger: Ledger) -> None:
+def test_who_is_stopped_while_it_holds_the_row_keeps_nobody_from_leading(ledger: Ledger) -> None:
     """It would hold the row for as long as other transactions may last in silence."""
-    term = contend(ledger, "a").term
-    silent(ledger, 3600.0)
     limit = text("SELECT current_setting('idle_in_transaction_session_timeout')")
 
-    def write_and_stop() -> None:
+    def stop(holds: Callable[[Session], object], other: str) -> None:
         with ledger._database.transaction() as session:
-            in_term(session, term)
+            assert holds(session) is not False
             assert session.execute(limit).scalar_one() == "2s"
-            assert contend(ledger, "b").node == "b"
+            assert contend(ledger, other).node == other
             session.execute(limit)  # it goes on
 
+    term = contend(ledger, "a").term
+    silent(ledger, 3600.0)
     with pytest.raises(LedgerUnreachable):
-        write_and_stop()
+        stop(lambda session: in_term(session, term), "b")
+    with pytest.raises(LedgerUnreachable):  # in the renewal of each second
+        stop(lambda session: _go_on(session, "gpu", "worker of b", 0.5) is not None, "c")
     with ledger._database.transaction() as session:
         assert session.execute(limit).scalar_one() == "15s"
 
