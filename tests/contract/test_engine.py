@@ -115,6 +115,8 @@ class TestSlurm(EngineContract):
             with pytest.raises(EngineAway, match="Slurm did not answer"):
                 ask()
         cluster.restart()
+        # Killed, it has forgotten its last seconds: jobs of the test before are there again.
+        cluster.ask("scancel", "--me")
         harness.engine().submit(request)
         harness.ended(request.key)
         assert harness.log(request.key) == "once\n"

@@ -117,8 +117,10 @@ def test_a_member_works_from_there_and_another_team_sees_nothing_of_it(site: Sit
         until(ada, each, "Cancelled")
     follows.wait(PATIENCE_S)
     follows.stdout.close()
-    # And from the node that it ran on, without a login there.
-    assert site.other.json(f"headway show {run}")["state"] == "Cancelled"
+    # The node that it ran on has a token for data alone.
+    refused = site.other.types(f"! headway show {run}").stderr
+    assert "needs a token with the scope watch, yours has node" in refused
+    assert site.head.json(f"headway show {run}")["state"] == "Cancelled"
     on_disk = site.other.folder / "headway/runs" / run
     look_as_another_user(on_disk, uid)
 

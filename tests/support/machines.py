@@ -124,7 +124,7 @@ def database(stack: ExitStack, network: str, folder: Path) -> Path:
     keep_self_signed(files, key, HEAD, SystemClock().now(), [(address, False)])
     shutil.chown(files.key, "postgres", "postgres")
     files.certificate.chmod(0o644)
-    (rule,) = re.findall(r"`(hostssl all headway .*?)`", PAGE)
+    (rule,) = re.findall(r"`(hostssl headway,prefect all .*?)`", PAGE)
     options = [f"ssl_cert_file={files.certificate}", f"ssl_key_file={files.key}", "ssl=on"]
     with netns.inside(network):
         server = postgresql.server(
@@ -184,7 +184,9 @@ def set_up(site: Site, certificate: Path) -> None:
     assert "give it as PREFECT_API_AUTH_STRING" in asked.stderr
     assert not (site.other.folder / "headway/server.url").exists()
     secret = (site.head.folder / "headway/auth").read_text().strip()
-    site.other.types(f"PREFECT_API_AUTH_STRING={secret} {join}")
+    printed = site.head.types("headway node add other").stdout.splitlines()[-1]
+    assert printed.startswith(join.strip().partition(" --ledger ")[0].replace("NAME", "other"))
+    site.other.types(f"PREFECT_API_AUTH_STRING={secret} {printed}")
     assert (site.other.folder / "headway/auth").stat().st_mode & 0o077 == 0
 
 

@@ -7,11 +7,13 @@ whether they met another one of the same run: see `PROGRAM`.
 import fcntl
 import json
 import os
+import shutil
 import time
+import weakref
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 from headway.errors import LedgerUnreachable, SiteUnreachable
 from headway.ledger import Ledger
@@ -52,8 +54,8 @@ class Watched:
         """On *site*, whose programs may run as another user."""
         self.site = site
         self.settings = Settings(home=site.home, port=site.port, node=site.env["HEADWAY_NODE"])
-        self._kept = TemporaryDirectory(prefix="headway-said-", dir=_SEEN)
-        self._folder = folder = Path(self._kept.name)
+        self._folder = folder = Path(mkdtemp(prefix="headway-said-", dir=_SEEN))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         folder.chmod(0o1777)
         (folder / "said").touch()
         (folder / "said").chmod(0o666)
