@@ -208,9 +208,13 @@ class Cgroups:
         if names is _V2:
             self._have_controller(folder, "memory")
         self.limit_connections(group, most_bytes)
-        (folder / names.limit).write_text(str(most_bytes))
+        limits = {names.limit: str(most_bytes)}
         if (folder / names.swap).exists():  # not where the kernel does not account for swap
-            (folder / names.swap).write_text("0" if names is _V2 else str(most_bytes))
+            limits[names.swap] = "0" if names is _V2 else str(most_bytes)
+        # Of version 1 memory with swap may never be less than memory alone.
+        rises = most_bytes > (_number(folder / names.limit) or 0)
+        for file in reversed(limits) if rises else limits:
+            (folder / file).write_text(limits[file])
         return folder / "cgroup.procs"
 
     def limit_connections(self, group: str, most_bytes: int) -> None:

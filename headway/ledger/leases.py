@@ -251,6 +251,29 @@ class Leases(LeaseReads):
             grant(session, lease, decision.gpus, {})
             return lease_from(session, lease)
 
+    def grow(self, fence: Fence, host_bytes: int) -> int:
+        """Promise a lease up to *host_bytes* of host memory, as far as its node has them.
+
+        One transaction that holds the node's row, as `admit`. Nothing else of the lease changes,
+        and it has no less than before; a closed node, too, gives what it has left.
+
+        Returns:
+            Its host memory from now on, in bytes.
+
+        Raises:
+            LeaseLost: Released, or another token holds it.
+        """
+        with self._database.transaction() as session:
+            seen = live_lease(session, fence.run_id)
+            rows = lock_nodes(session, [seen.node] if seen else [])
+            lease = leased(session, fence)
+            there = node_record(rows[lease.node])
+            room = compute_headroom(there.node, live_leases(session, [lease.node]), there.reading)
+            free_bytes = room.lendable_bytes if lease.lent else room.host.free_bytes
+            more_bytes = min(host_bytes - lease.host_memory_bytes, int(free_bytes))
+            lease.host_memory_bytes += max(more_bytes, 0)
+            return lease.host_memory_bytes
+
     def release(self, fence: Fence) -> None:
         """Release the attempt's lease and ports, once its container is gone. Idempotent.
 

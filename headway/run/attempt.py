@@ -43,6 +43,7 @@ from headway.run.followed import Followed
 from headway.run.gang_folder import forget_gang_folder, tell
 from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
 from headway.run.kept_files import keep_new_files
+from headway.run.memory_growth import MemoryGrowth
 from headway.run.peers import NodePeers
 from headway.run.rendezvous import Meeting, wait_for_head, wait_for_places, wait_for_ranks
 from headway.run.settle import conclude_attempt, settle
@@ -347,8 +348,10 @@ class Attempt(NodeAttempt):
             log_from=self._log_from,
             writes_in=self.written_folders,
         )
+        growth = MemoryGrowth(self, lease)
         try:
-            followed = follower.follow()
+            with growth.going_on():
+                followed = follower.follow()
         except LeaseLost:
             site.runtime.stop(self.container, self.job.stop_grace)
             raise
@@ -356,6 +359,8 @@ class Attempt(NodeAttempt):
             followed,
             cancellation=upkeep.last_cancellation(followed.status) or followed.cancellation,
             disk_peak_bytes=upkeep.disk_peak_bytes,
+            memory_limit_bytes=growth.limit_bytes,
+            no_more_memory=growth.refused,
         )
 
     def _policy(self) -> ContainerPolicy:

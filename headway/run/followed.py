@@ -27,6 +27,10 @@ class Followed:
     """Whether it ended before the iterations or epochs that its log had promised."""
     disk_peak_bytes: int | None = None
     """Most that it had written at once."""
+    memory_limit_bytes: int = 0
+    """Host memory that it could have in the end; 0 where nobody knows."""
+    no_more_memory: str = ""
+    """Why it got no more when it needed it; empty where it did."""
 
     def own_exit(self) -> Exit:
         """How the container ended by itself, whoever may have stopped it."""

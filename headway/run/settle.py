@@ -11,6 +11,7 @@ from headway.policy.silent_failures import exit_told
 from headway.run.admit import forecast
 from headway.run.followed import Followed
 from headway.run.here import NodeAttempt
+from headway.run.memory_growth import with_growth
 from headway.run.memory_shortage import shortage_of, with_shortage
 from headway.run.rendezvous import end_of_gang
 from headway.run.traces import CUT_SHORT, lesson, trace_of
@@ -25,6 +26,9 @@ def settle(attempt: NodeAttempt, followed: Followed, kept: str = "") -> tuple[Ex
     """
     demand = attempt.record.demand or forecast(attempt)[1]
     exit_, above_bytes = _exit(attempt, followed)
+    if followed.memory_limit_bytes > demand.host_memory_bytes:
+        exit_ = with_growth(exit_, demand.host_memory_bytes, followed)
+        demand = replace(demand, host_memory_bytes=followed.memory_limit_bytes)
     exit_ = replace(exit_, message="; ".join(filter(None, (exit_.message, kept))))
     measured = _measured(attempt, followed, demand)
     # A profiler takes time and memory of its own: nothing is learned from such a run.

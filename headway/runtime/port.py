@@ -193,6 +193,17 @@ class Runtime(Protocol):
         """SIGTERM, *grace_s* to obey, SIGKILL. A container that is gone is fine."""
         ...
 
+    def limit_memory(self, name: str, host_memory_bytes: int) -> None:
+        """Have a container that runs hold so much from now on, which is more than it had.
+
+        One that has ended is left as it is.
+
+        Raises:
+            ContainerMissing: No such container.
+            RuntimeFailure: It keeps the limit that it had.
+        """
+        ...
+
     def remove(self, name: str) -> None:
         """Kill if need be and remove, its cgroup and its processes too. Idempotent."""
         ...

@@ -78,6 +78,14 @@ class RunGroups:
                 found.append(self.cgroups.freezable(group))
         return [each for each in found if each is not None]
 
+    def limit_memory(self, name: str, most_bytes: int) -> None:
+        """Have the group of container *name* hold *most_bytes* from now on.
+
+        Raises:
+            OSError: The kernel does not allow it.
+        """
+        self.cgroups.limit_memory(self.path(name), most_bytes)
+
     def limit_connections(self, name: str, inner: str, most_bytes: int) -> None:
         """Have what waits in connections of container *name* take so much beside its memory.
 

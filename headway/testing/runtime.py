@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -237,6 +237,12 @@ class FakeRuntime:
             container.killed_at = self._clock.now()
             for execution in container.executions:
                 execution.close()
+
+    def limit_memory(self, name: str, host_memory_bytes: int) -> None:
+        """Note the limit in its specification."""
+        with self._asking("raise a memory limit"):
+            container = self._get(name)
+            container.spec = replace(container.spec, host_memory_bytes=host_memory_bytes)
 
     def remove(self, name: str) -> None:
         """Remove. Idempotent."""

@@ -19,6 +19,7 @@ from headway.testing.runtime_harness import (
     EATS_MEMORY,
     END_S,
     FLOODS,
+    GROWS,
     IGNORES,
     MANY,
     OBEYS,
@@ -146,6 +147,16 @@ class RuntimeContract:
         _, _, ended = harness.ended(CHILD_EATS_MEMORY)
         assert ended.oom_killed
         assert ended.exit_code in {0, 137}
+
+    def test_a_limit_that_was_raised_in_time_kills_nobody(self, harness: Harness) -> None:
+        spec = harness.spec(GROWS)
+        runtime = harness.started(spec)
+        runtime.limit_memory(spec.name, 512 * MIB)
+        ended = harness.runtime().wait(spec.name, END_S)
+        assert (ended.exit_code, ended.oom_killed) == (0, False)
+        runtime.limit_memory(spec.name, 600 * MIB)  # it has ended: nothing to do
+        with pytest.raises(ContainerMissing):
+            runtime.limit_memory("nobody", 512 * MIB)
 
     def test_who_runs_in_lent_memory_is_known_and_goes_first(self, harness: Harness) -> None:
         own, lent = harness.spec(SLEEPS), replace(harness.spec(SLEEPS), lent=True)

@@ -57,6 +57,8 @@ EATS_MEMORY = Program(
 CHILD_EATS_MEMORY = Program(
     "dd if=/dev/zero of=/dev/null bs=150M count=1000; exit 0", Script(oom_killed=True)
 )
+GROWS = Program("sleep 1; exec dd if=/dev/zero of=/dev/null bs=150M count=3", Script(runs_s=1.0))
+"""Beyond the memory that it is given, but not at once."""
 COUNTS = Program(
     f"i=0; while [ $i -lt {MANY} ]; do echo line $i; i=$((i+1)); done",
     Script(output=tuple((i / MANY, f"line {i}\n".encode()) for i in range(MANY)), runs_s=1.0),
@@ -72,7 +74,7 @@ SPINS = Program(
 """Keeps four CPUs busy, where it is given so many."""
 PROGRAMS = (
     *(SPEAKS, SUCCEEDS, SLEEPS, OBEYS, IGNORES),
-    *(EATS_MEMORY, CHILD_EATS_MEMORY, COUNTS, FLOODS),
+    *(EATS_MEMORY, CHILD_EATS_MEMORY, GROWS, COUNTS, FLOODS),
 )
 
 

@@ -183,6 +183,8 @@ def _attempt(
     for lease in history.leases:
         if lease.attempt == attempt.attempt:
             yield "granted", _granted(lease)
+            if grown := grown_text(history.record, lease):
+                yield "memory", grown
     if (size := size_of(attempt, history.record)) is not None:
         yield "size", f"{size}, of what its job allows"
     if attempt.started_at is not None:
@@ -219,6 +221,17 @@ def _granted(lease: Lease) -> str:
     parts += [f"{format_size(g.memory_bytes)} of {g.uuid} ({g.sharing})" for g in lease.gpus]
     parts += [f"{lease.ports_text} of the node"] if lease.ports else []
     return f"lease {lease.lease_id} on {lease.node}, {_time(lease.granted_at)}: {', '.join(parts)}"
+
+
+def grown_text(record: RunRecord, lease: Lease) -> str:
+    """From what guess the memory of the run's newest attempt was raised; empty where it was not."""
+    demand = record.demand
+    if demand is None or lease.attempt != record.attempt:
+        return ""
+    if lease.host_memory_bytes <= demand.host_memory_bytes:
+        return ""
+    guess, now = format_size(demand.host_memory_bytes), format_size(lease.host_memory_bytes)
+    return f"raised from {guess}, which was a guess, to {now} while it ran"
 
 
 def _stagings(history: RunHistory, attempt: int) -> Iterable[tuple[str, str]]:

@@ -262,6 +262,22 @@ def test_resizing_leaves_the_own_share_out(ledger: Ledger) -> None:
     assert ledger.leases.of_run("a") == larger
 
 
+def test_a_lease_grows_as_far_as_its_node_has_memory(ledger: Ledger) -> None:
+    lease = granted(ledger, "a", Demand(GIB))
+    assert ledger.leases.grow(lease.fence, 3 * GIB) == 3 * GIB
+    assert ledger.leases.grow(lease.fence, 2 * GIB) == 3 * GIB  # never less
+    other = granted(ledger, "b", Demand(20 * GIB))
+    most = ledger.leases.grow(lease.fence, 100 * GIB)
+    assert 3 * GIB < most <= 32 * GIB - 20 * GIB
+    assert ledger.leases.grow(lease.fence, 100 * GIB) == most
+    enqueue(ledger, "c")
+    assert isinstance(admit(ledger, "c", Demand(GIB)), Wait)
+    assert ledger.leases.of_run("b") == other
+    release(ledger, "a")
+    with pytest.raises(LeaseLost):
+        ledger.leases.grow(lease.fence, 4 * GIB)
+
+
 def test_resizing_never_shortens_what_the_guard_was_told(ledger: Ledger) -> None:
     lease = granted(ledger, "a")
     resized = ledger.leases.resize(lease.fence, Demand(4 * GIB), reading=None, ttl_s=1.0)

@@ -173,6 +173,7 @@ def test_what_it_runs_it_carries_to_its_end(site: Site) -> None:
         "here", "", containers={("on-here", 1)}, flows=(), ttl_s=60.0, expire=True
     ).renewed
     assert isinstance(here.leases.resize(fence, Demand(2 * GIB), reading=None, ttl_s=60.0), Lease)
+    assert here.leases.grow(fence, 3 * GIB) == 3 * GIB
     here.staged.acquire("here", "key", "on-here")
     here.staged.record("here", "key", "/data", 1, "sha")
     assert here.staged.remove("here", "key") is False

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import requests
@@ -85,6 +86,7 @@ class DockerRuntime:
         self._run_groups = RunGroups(site, reserve_cpus)
         self._groups = self._run_groups.cgroups
         self._peaks: dict[str, MemoryPeak] = {}
+        self._noting = Lock()
 
     # ----- what the engine can do -----
 
@@ -253,6 +255,18 @@ class DockerRuntime:
             except NotFound:
                 return
 
+    def limit_memory(self, name: str, host_memory_bytes: int) -> None:
+        """Have the engine raise the limit of a container that runs."""
+        found = self._found(name)
+        if state_of(found["State"]["Status"]) is not ContainerState.RUNNING:
+            return
+        if self._own_group:
+            self._run_groups.limit_connections(name, found["Id"], host_memory_bytes)
+        with ordering(f"raise the memory limit of container {name}"):
+            self.engine.api.update_container(
+                name, mem_limit=host_memory_bytes, memswap_limit=host_memory_bytes
+            )
+
     def remove(self, name: str) -> None:
         """Kill if need be and remove, its cgroup too. Idempotent."""
         if self.inspect(name) is not None:
@@ -285,7 +299,8 @@ class DockerRuntime:
     def _measure(self, name: str, group: str) -> None:
         reading = self._groups.read(group)
         if reading is not None:
-            self._peaks[name] = self._peaks.get(name, MemoryPeak()).after(reading)
+            with self._noting:
+                self._peaks[name] = self._peaks.get(name, MemoryPeak()).after(reading)
 
     def frozen(self, name: str) -> AbstractContextManager[bool]:
         """Nothing of it runs meanwhile; False without groups of headway's own."""

@@ -2,6 +2,7 @@
 
     spec.json      what is asked for; there before anything runs
     running.json   its processes; there once the program runs
+    memory_limit   bytes, where its limit was raised
     exit.json      how it ended; a file of its own, so that nothing else that breaks undoes an end
     lock           held by its shim and its keeper while anything of it may live
 

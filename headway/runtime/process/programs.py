@@ -42,6 +42,7 @@ from headway.runtime.port import (
 )
 from headway.runtime.process import notes, passage, proctree, shim
 from headway.runtime.process.folder import Noted, is_held, read_usage
+from headway.runtime.process.watchdog import MEMORY_LIMIT
 from headway.runtime.rules import check_spec, real_source
 from headway.runtime.run_groups import RunGroups
 from headway.waits import until
@@ -282,6 +283,18 @@ class ProcessRuntime:
         end = folder / "exit.json"
         until(lambda: end.exists() or not is_held(folder), self._clock, timeout_s, _POLL_S)
         return end.exists()
+
+    def limit_memory(self, name: str, host_memory_bytes: int) -> None:
+        """Have its watchdog, and its control group, hold a program to more from now on."""
+        folder = self._folder(name)
+        if not folder.is_dir():
+            raise ContainerMissing(name)
+        try:
+            if self._has_groups:
+                self._run_groups.limit_memory(name, int(host_memory_bytes * _BEYOND_WATCHDOG))
+            replace_file(folder / MEMORY_LIMIT, str(host_memory_bytes), lasts=False)
+        except OSError as error:
+            raise RuntimeFailure(f"container {name} keeps its memory limit: {error}") from error
 
     def remove(self, name: str) -> None:
         """Kill if need be and remove, its processes too. Idempotent."""

@@ -18,10 +18,14 @@ from headway.durable import replace_file
 from headway.runtime import logfile
 from headway.runtime.process import proctree
 
+MEMORY_LIMIT = "memory_limit"
+"""The file with the bytes to which the limit was raised while the program ran."""
 POLL_S = 0.1
 NEAR_POLL_S = 0.02
 """When more than half of the memory is used: a program that grows has less time to overshoot."""
 _NOTE_EVERY_S = 1.0
+_NOTED_FRAC = 1 / 16
+"""Of the limit: where the use has changed by more, it is noted at once, for who raises limits."""
 _NEW_PEAK_FRAC = 0.02
 _RETRY_S = 1.0
 _KILL_PAUSE_S = 0.002
@@ -49,6 +53,7 @@ class Watchdog:
         self._log_limit_bytes: int = spec["log_limit_bytes"]
         self._peak_bytes = 0
         self._used_bytes = 0
+        self._noted_bytes = 0
         self._oom_killed = False
         self._error = ""
         self._kill = False
@@ -62,7 +67,8 @@ class Watchdog:
             if self._code is not None or self._kill:
                 break
             self._check(proctree.tree(os.getpid()))
-            if time.monotonic() >= next_note_s:
+            moved_bytes = abs(self._used_bytes - self._noted_bytes)
+            if time.monotonic() >= next_note_s or moved_bytes > self._limit_bytes * _NOTED_FRAC:
                 self._note_use()
                 next_note_s = time.monotonic() + _NOTE_EVERY_S
             self._pause()
@@ -86,6 +92,8 @@ class Watchdog:
         if len(pids) > 1 and self._used_bytes > near:
             self._used_bytes = sum(proctree.pss_bytes(pid) for pid in pids)
         self._peak_bytes = max(self._peak_bytes, self._used_bytes)
+        if self._used_bytes > self._limit_bytes // 2:
+            self._read_limit()
         if self._used_bytes > self._limit_bytes:
             self._oom_killed = self._kill = True
         elif len(pids) > self._pids_limit:
@@ -94,6 +102,11 @@ class Watchdog:
                 f"stopped with {len(pids)} processes, its limit is {self._pids_limit}; "
                 "start fewer of them"
             )
+
+    def _read_limit(self) -> None:
+        """Take over the limit that was raised since the program began, if it was."""
+        with contextlib.suppress(OSError, ValueError):
+            self._limit_bytes = int((self._folder / MEMORY_LIMIT).read_text())
 
     def _note_use(self) -> None:
         # A full disk must not end the program; the next second tries again.
@@ -110,6 +123,7 @@ class Watchdog:
             "cpu_s": live_s + ended.ru_utime + ended.ru_stime,
         }
         replace_file(self._folder / "usage.json", json.dumps(use), lasts=False)
+        self._noted_bytes = self._used_bytes
         logfile.trim(self._log, self._log_limit_bytes)
 
     def _kill_all(self) -> None:
