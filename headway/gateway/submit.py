@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError, RunUnknown
@@ -23,6 +24,7 @@ from headway.policy.fit import WaitingRun
 from headway.policy.plan import Plan, Start, Stay
 from headway.policy.settings import PolicySettings
 from headway.prefect.client import PrefectServer
+from headway.scheduler.cpu_fallback import lacks_gpus, said_on_cpu
 from headway.scheduler.limits import read_gates
 from headway.scheduler.planning import read_pool
 from headway.scheduler.why import Advice, Asked, advice, told
@@ -329,18 +331,24 @@ def rehearse(site: Site, job: TrainingJob, *, pool: str, queue: str) -> Rehearsa
     """
     forecaster = Forecaster(site)
     prediction, demand = forecaster.forecast(job, pool=pool, queue=queue)
-    run = waiting_run(
-        job,
-        prediction,
-        demand,
-        site.ledger.now(),
-        site.policy_settings,
+    as_run = partial(
+        waiting_run,
+        now=site.ledger.now(),
+        settings=site.policy_settings,
         node=queue if queue in {each.node.name for each in forecaster.nodes} else "",
         queue=queue,
         priority=read_gates(site.ledger, pool).priorities.get(queue, -1),
     )
+    run = as_run(job, prediction, demand)
     now = read_pool(site, pool)
     said, wait = told(now, run), now.barred(run)
+    if lacks_gpus(said.entry) and job.resources.cpu_fallback and job.nodes == 1:
+        less = job.without_gpus()
+        newly, needs = forecaster.forecast(less, pool=pool, queue=queue)
+        sooner = said_on_cpu(said.entry, prediction, newly, now.seen.at)
+        anew = told(now, as_run(less, newly, needs)) if sooner else said
+        if sooner and isinstance(anew.entry, Start):
+            return Rehearsal(anew.entry, sooner, needs, [], why_not_yet(site, job))
     changes = advice(site, now, Asked(run, job.document(), pool, queue), said)
     held_back = why_not_yet(site, job) or ("" if wait is None else wait.reason)
     return Rehearsal(said.entry, prediction, demand, changes, held_back)

@@ -196,7 +196,8 @@ class Resources(_Part):
     cpu_fallback: Annotated[bool, yes_no()] = Field(
         False,
         title="CPU fallback",
-        description="May run without a GPU when it is predicted to end sooner so.",
+        description="May run without its GPUs where they are taken, unless waiting is known to "
+        "end sooner.",
     )
 
 

@@ -15,6 +15,8 @@ RETRY_FACTOR = 1.5
 """A run killed for memory comes back with this much more of what was declared or learned."""
 GUESS_FACTOR = 2.0
 """The same of what was only guessed, or raised before and still not enough."""
+_SLOWER_ON_CPU = 10.0
+"""Times as long takes a training without its GPU, where runs have not shown it."""
 _LEAST_RETRY_BYTES = 512 * MIB
 """The least that is tried next where the job has not named what was not enough: programs differ
 by more than small ones take."""
@@ -86,21 +88,28 @@ def within(demand: Demand, spaces: Sequence[NodeSpace], count: int = 1) -> Deman
 
 
 def sooner_on_cpu(
-    cpu_runtime_s: float | None, gpu_runtime_s: float | None, gpu_wait_s: float
+    cpu_runtime_s: float | None, gpu_runtime_s: float | None, gpu_wait_s: float | None
 ) -> bool:
     """Whether a run that waits for a GPU would end sooner if it started on the CPU now.
 
     Args:
         cpu_runtime_s: Predicted without a GPU, median; None when nothing is known.
         gpu_runtime_s: Predicted with the GPUs it asks for; None when nothing is known.
-        gpu_wait_s: Expected until these are free; infinite when nobody can say.
+        gpu_wait_s: Expected until these are free; None when nobody can say, infinite for never.
 
     Returns:
-        False unless both runtimes are known: a guess must not keep a job from its GPU.
+        True where nothing is known of it: its owner has said that it may. Of one that is known
+        False where nobody can say how long it waits, and what is not known of it follows from
+        the other by `_SLOWER_ON_CPU`.
     """
-    if cpu_runtime_s is None or gpu_runtime_s is None:
+    known_s = cpu_runtime_s if gpu_runtime_s is None else gpu_runtime_s * _SLOWER_ON_CPU
+    if known_s is None:
+        return True
+    if gpu_wait_s is None:
         return False
-    return cpu_runtime_s < gpu_wait_s + gpu_runtime_s
+    cpu_s = known_s if cpu_runtime_s is None else cpu_runtime_s
+    gpu_s = cpu_s / _SLOWER_ON_CPU if gpu_runtime_s is None else gpu_runtime_s
+    return cpu_s < gpu_wait_s + gpu_s
 
 
 def runs_again(exit_: Exit, retries: int, before: Failures) -> bool:

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
+from typing import TypeGuard
 
 from headway.forecast import Forecaster
 from headway.ledger.pools import PoolSnapshot
@@ -13,7 +15,7 @@ from headway.model.run import Prediction
 from headway.policy.admission import judge
 from headway.policy.demand import sooner_on_cpu
 from headway.policy.headroom import compute_headroom
-from headway.policy.plan import Plan, Stay
+from headway.policy.plan import Plan, Start, Stay
 from headway.scheduler.snapshot import node_view
 from headway.scheduler.waiting import Entry, Waiting
 from headway.site import Site
@@ -44,21 +46,17 @@ class Fallbacks:
             seen: What the plan was made from.
         """
         for stay in made.entries:
-            if not isinstance(stay, Stay) or stay.wait.resource not in _GPUS or stay.unknown:
-                continue  # a run that waits for one of unknown length goes on waiting
+            if not lacks_gpus(stay):
+                continue
             entry = waiting.entries[stay.run_id]
             record, run = entry.record, entry.run
             may = (record.job.get("resources") or {}).get("cpu_fallback")
             if not (may and run.gpus and run.nodes == 1):
                 continue
             said, demand = self._forecast(site, record)
-            at = stay.expected_at
-            wait_s = math.inf if at is None else (at - seen.at).total_seconds()
-            before = record.prediction.learnt_runtime_s if record.prediction else None
-            sooner = sooner_on_cpu(said.learnt_runtime_s, before, wait_s)
+            sooner = said_on_cpu(stay, record.prediction or Prediction(), said, seen.at)
             if sooner and any(_has_room(demand, entry, node, seen) for node in seen.nodes):
-                basis = f"{said.basis}; on the CPU, where it is predicted to end sooner"
-                yield replace(record, prediction=replace(said, basis=basis), demand=demand)
+                yield replace(record, prediction=sooner, demand=demand)
 
     def _forecast(self, site: Site, record: RunRecord) -> tuple[Prediction, Demand]:
         if record.run_id not in self._on_cpu:
@@ -69,6 +67,34 @@ class Fallbacks:
                 queue=record.queue,
             )
         return self._on_cpu[record.run_id]
+
+
+def lacks_gpus(entry: Start | Stay | None) -> TypeGuard[Stay]:
+    """Whether it waits for GPUs, or for memory of them."""
+    return isinstance(entry, Stay) and entry.wait.resource in _GPUS
+
+
+def said_on_cpu(
+    stay: Stay, before: Prediction, said: Prediction, at: datetime
+) -> Prediction | None:
+    """*said* of a run on the CPU, with why it goes on there; None where it waits for its GPUs.
+
+    Args:
+        stay: How it waits for them.
+        before: What is predicted with them.
+        said: The same without.
+        at: The time of the plan.
+    """
+    wait_s = None if stay.unknown else math.inf
+    if stay.expected_at is not None:
+        wait_s = (stay.expected_at - at).total_seconds()
+    cpu_s, gpu_s = said.learnt_runtime_s, before.learnt_runtime_s
+    if not sooner_on_cpu(cpu_s, gpu_s, wait_s):
+        return None
+    why = "where it is predicted to end sooner"
+    if cpu_s is None and gpu_s is None:
+        why = "since its GPUs are taken, and nothing is known of it by which waiting ends sooner"
+    return replace(said, basis=f"{said.basis}; on the CPU, {why}")
 
 
 def _has_room(demand: Demand, entry: Entry, node: NodeRecord, seen: PoolSnapshot) -> bool:

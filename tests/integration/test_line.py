@@ -656,6 +656,33 @@ def test_a_run_that_waits_for_a_gpu_takes_the_cpu_if_it_ends_sooner_so(
         assert (started, after.demand) == ((), before.demand)
 
 
+@pytest.mark.parametrize("holder_is_known", [True, False])
+def test_a_run_of_which_nothing_is_known_takes_the_cpu_at_once(
+    sites, holder_is_known: bool
+) -> None:
+    site = sites["here"]
+    _with_a_gpu(site)
+    line = only_here(sites)
+    wants = {"gpus": 1, "gpu_memory": "1GiB", "sharing": "whole", "host_memory": "64MiB"}
+    first = offer("first", job={"resources": {**wants, "cpus": 0.1}})
+    line.take_in([first])
+    demand = site.ledger.runs.get(first.run_id).demand
+    assert isinstance(admit_in_term(site.ledger, first.run_id, "here", demand), Lease)
+    if holder_is_known:
+        known = Prediction(900.0, 800.0, 1_000.0, basis="4 run(s) of the same job")
+        site.ledger.runs.predict(fence_of(site.ledger, first.run_id), known, demand)
+    job = {"resources": {**wants, "cpus": 0.1, "cpu_fallback": True}}
+    asked = offer("unknown", job=job)
+    tried = rehearse(site, job_from_document(asked.document), pool="gpu", queue="default")
+    line.take_in([asked])
+    assert line.run_pass().granted == (asked.run_id,)
+    after = site.ledger.runs.get(asked.run_id)
+    for said, demand in ((after.prediction, after.demand), (tried.prediction, tried.demand)):
+        assert demand.gpus == 0
+        assert "on the CPU, since its GPUs are taken" in said.basis
+    assert isinstance(tried.entry, Start)
+
+
 def test_no_more_is_claimed_than_flow_processes_can_begin(sites) -> None:
     line, ledger = only_here(sites), sites["here"].ledger
     most = round(2 * ledger.nodes.get("here").node.capacity.cpus)

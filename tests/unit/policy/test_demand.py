@@ -141,9 +141,15 @@ def test_the_program_and_the_site_are_counted_apart():
     assert not survives_the_site(1, Failures(infrastructure=1))
 
 
-def test_the_cpu_is_taken_only_where_it_is_known_to_be_sooner():
+def test_the_cpu_is_taken_where_nothing_is_known_or_it_is_sooner():
     assert sooner_on_cpu(900, 60, 1000)
     assert not sooner_on_cpu(1100, 60, 1000)
     assert sooner_on_cpu(9e9, 60, float("inf"))
-    assert not sooner_on_cpu(None, 60, float("inf"))
-    assert not sooner_on_cpu(60, None, 1000)
+    assert sooner_on_cpu(None, None, 1.0)
+    assert sooner_on_cpu(None, None, None)
+    assert not sooner_on_cpu(900, 60, None)  # behind a run of unknown length
+    assert sooner_on_cpu(None, 60, float("inf"))
+    assert sooner_on_cpu(None, 60, 1000)  # ten times 60
+    assert not sooner_on_cpu(None, 600, 1000)
+    assert sooner_on_cpu(600, None, 1000)
+    assert not sooner_on_cpu(6000, None, 1000)
