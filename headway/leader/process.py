@@ -88,6 +88,7 @@ class Scheduler:
         self._whole_look = NowAndThen(site.clock, _LOOK_EVERY_S)
         self._whole_round = NowAndThen(site.clock, _JANITOR_EVERY_S)
         self._house_kept = self._passed = False
+        self._offers_due = True
         # What takes long, or waits, has a thread of its own.
         self._contend_thread, self._call_thread = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)
 
@@ -175,7 +176,11 @@ class Scheduler:
             return []
         due = self._site.clock.now() + timedelta(seconds=_AHEAD_S)
         known = await anyio.to_thread.run_sync(self._queue.known)
-        first_page = PAGE if self._whole_look.is_due() else SHORT_PAGE
+        whole = self._whole_look.is_due()
+        if not (whole or self._offers_due or self._backlog):
+            return []  # woken for something else: Prefect has no new runs
+        self._offers_due = False
+        first_page = PAGE if whole else SHORT_PAGE
         return await self._backlog.part(known, due, first_page=first_page)
 
     async def _offered(self, new: list[FlowRun]) -> list[Offer]:
@@ -219,6 +224,7 @@ class Scheduler:
     async def _call_members(self) -> None:
         """Let the next members of arrays come: at once after a grant, and now and then."""
         if await call_members(self._site, self._pool):
+            self._offers_due = True
             self._wake.set()
 
     async def _play(self) -> None:
@@ -293,6 +299,7 @@ class Scheduler:
             async for told in all_news:
                 if told.news is News.ASKED:
                     await self._ask_after(told.run_id)
+                self._offers_due = True
                 self._wake.set()
 
     async def _ask_after(self, run_id: str) -> None:

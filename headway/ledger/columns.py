@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -18,14 +18,18 @@ from sqlalchemy import (
     Dialect,
     Interval,
     String,
+    Table,
     Text,
     TypeDecorator,
     any_,
     cast,
+    column,
+    func,
     literal,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 from sqlalchemy.sql.functions import FunctionElement
 from sqlmodel import Field, Session, SQLModel, col, select
 
@@ -183,8 +187,24 @@ def insert_new(session: Session, row: SQLModel) -> bool:
 
 def insert_all_new(session: Session, rows: Sequence[SQLModel]) -> None:
     """Insert *rows* of one table in one statement, but for those whose keys are there already."""
+    table: Table = SQLModel.metadata.tables[str(rows[0].__tablename__)]
     values = [each.model_dump() for each in rows]
-    session.connection().execute(insert(type(rows[0])).values(values).on_conflict_do_nothing())
+    columns = [table.c[name] for name in values[0]]
+    new = select(*given(columns, values))
+    into = insert(table).from_select([c.name for c in columns], new)
+    session.connection().execute(into.on_conflict_do_nothing())
+
+
+def given(
+    columns: Sequence[Column[Any]], rows: Sequence[Mapping[str, Any]]
+) -> ReadOnlyColumnCollection[str, Any]:
+    """*rows* as a table of *columns* in a statement: an array for each column.
+
+    A statement with a place for each value takes long to make, and may have 65,535 of them.
+    """
+    values = (cast([row[c.name] for row in rows], ARRAY(c.type)) for c in columns)
+    table = func.unnest(*values).table_valued(*(column(c.name, c.type) for c in columns))
+    return table.render_derived(name="new").c
 
 
 class db_now(FunctionElement[datetime]):  # noqa: N801 - it is used as an SQL function

@@ -214,6 +214,17 @@ class SiteSettings(Repository):
         """The document under *name*."""
         return self.of((name,)).get(name)
 
+    def newer(
+        self, name: str, than: datetime | None
+    ) -> tuple[dict[str, Any] | None, datetime] | None:
+        """The document under *name* and since when it is so; None where it is not newer."""
+        with self._database.reading() as session:
+            query = select(SettingRow).where(col(SettingRow.name) == name)
+            if than is not None:
+                query = query.where(col(SettingRow.updated_at) > than)
+            row = session.exec(query).one_or_none()
+            return None if row is None else (row.document, row.updated_at)
+
     def of(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The documents that there are under *names*."""
         with self._database.reading() as session:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Text, cast, func
+from sqlalchemy import BigInteger, ColumnElement, Text, and_, cast, func
 from sqlmodel import col, select
 
 from headway.ledger.array_tables import ArrayRow
@@ -26,6 +26,8 @@ Version = tuple[int, int | None]
 """As of when a waiting run is known: its attempt, and a hash of its demand, which may change within
 one; None without a demand. Tags and promises come with each snapshot."""
 
+_OLDEST_AT_WORK = cast(cast(func.pg_snapshot_xmin(func.pg_current_snapshot()), Text), BigInteger)
+
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot:
@@ -38,13 +40,17 @@ class PoolSnapshot:
     holders: tuple[RunRecord, ...]
     """The runs that the leases belong to."""
     waiting: Mapping[str, Version]
-    """Every run in the queue, as it is now."""
+    """Runs of the queue that have changed since the reader's last snapshot, as they are now."""
     turns: Mapping[str, Turn]
-    """Of those of the queue that have one."""
+    """Of those of `waiting` that have one."""
     clock: VirtualClock | None
     """The virtual clock of the pool; None before its first run."""
     changed: tuple[RunRecord, ...]
     """Those of the queue that the reader does not know as they are now."""
+    gone: frozenset[str] = frozenset()
+    """Runs that have changed since and are not in the queue."""
+    until: int = 0
+    """What the next snapshot is to tell the changes since; see `Pools.snapshot`."""
     limited: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Those of the queue whose array runs so many members at most: array and number."""
     following: Mapping[str, Following] = field(default_factory=dict)
@@ -54,21 +60,28 @@ class PoolSnapshot:
 class Pools(Repository):
     """Reads of the run, lease and node tables for planning."""
 
-    def snapshot(self, pool: str, known: Mapping[str, Version]) -> PoolSnapshot:
+    def snapshot(self, pool: str, known: Mapping[str, Version], since: int = 0) -> PoolSnapshot:
         """The pool now.
+
+        A row of the queue carries the number of the transaction that changed it last (a trigger
+        of migration 0042). Whatever the reader's last snapshot did not see has a number that was
+        not below the oldest one at work then: of thousands that wait it reads again what changed.
 
         Args:
             pool: The work pool.
             known: Runs whose details the reader has, each as it was then.
+            since: `until` of the reader's last snapshot; 0 for the whole queue.
         """
         in_line = _in_line(pool)
         with self._database.reading(one_moment=True) as session:  # none waits and holds at once
+            until = session.execute(select(_OLDEST_AT_WORK)).scalar_one()
             query = select(RunRow.run_id, RunRow.tag, RunRow.promised_at, RunRow.attempt)
-            asked = query.where(*in_line).add_columns(func.hashtext(cast(RunRow.demand, Text)))
-            rows = session.execute(asked).all()
-            waiting: dict[str, Version] = {row[0]: (row[3], row[4]) for row in rows}
+            asked = query.add_columns(func.hashtext(cast(RunRow.demand, Text)), in_line)
+            changed = col(RunRow.queue_version) >= since
+            rows = session.execute(asked.where(changed if since else in_line)).all()
+            waiting: dict[str, Version] = {row[0]: (row[3], row[4]) for row in rows if row[5]}
             of_arrays = select(RunRow.run_id, ArrayRow.array_id, ArrayRow.at_most).where(
-                *in_line,
+                in_line,
                 RunRow.array_id == ArrayRow.array_id,
                 col(ArrayRow.at_most).is_not(None),
             )
@@ -83,15 +96,20 @@ class Pools(Repository):
                 leases=leases,
                 holders=tuple(holders),
                 waiting=waiting,
-                turns={run: Turn(tag, by) for run, tag, by, *_ in rows if tag is not None},
+                gone=frozenset(row[0] for row in rows if not row[5]),
+                turns={row[0]: Turn(row[1], row[2]) for row in rows if row[1] is not None},
+                until=until,
                 clock=clock_of(session, pool),
                 changed=tuple(runs_of(session, unknown)),
-                following=dict(following(session, *in_line)),
+                following=dict(following(session, in_line)),
                 limited={run: (array, most or 0) for run, array, most in session.exec(of_arrays)},
             )
 
 
-def _in_line(pool: str) -> tuple[ColumnElement[bool] | bool, ...]:
+def _in_line(pool: str) -> ColumnElement[bool]:
     """Runs that may start as soon as there is room: nobody has suspended them."""
-    waits = col(RunRow.state) == RunState.WAITING, col(RunRow.pool) == pool
-    return (*waits, col(RunRow.suspended_at).is_(None))
+    return and_(
+        col(RunRow.state) == RunState.WAITING,
+        col(RunRow.pool) == pool,
+        col(RunRow.suspended_at).is_(None),
+    )

@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Table, cast, column, func, update
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import ColumnElement, Table, update
 from sqlmodel import Session, SQLModel, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import IllegalTransition, RunUnknown
 from headway.ledger.array_tables import ArrayRow
 from headway.ledger.codec import record
-from headway.ledger.columns import among
+from headway.ledger.columns import among, given
 from headway.ledger.records import RunRecord
 from headway.ledger.tables import RunRow
 from headway.model.run import TRANSITIONS, RunState
@@ -101,9 +100,7 @@ def write_many(
     named = select(RunRow.run_id).where(among(RunRow.run_id, (row["run_id"] for row in rows)))
     session.exec(named.order_by("run_id").with_for_update()).all()  # all lock in one order
     columns = [_RUNS.c[name] for name in rows[0]]
-    values = (cast([row[c.name] for row in rows], ARRAY(c.type)) for c in columns)
-    given = func.unnest(*values).table_valued(*(column(c.name, c.type) for c in columns))
-    new = given.render_derived(name="new").c
+    new = given(columns, rows)
     change = update(_RUNS).where(_RUNS.c.run_id == new.run_id, where)
     session.execute(change.values({c.name: new[c.name] for c in columns if c.name != "run_id"}))
 

@@ -6,12 +6,14 @@ from dataclasses import asdict
 from sqlalchemy import update
 from sqlmodel import col, select
 
-from headway.ledger.columns import among
+from headway.ledger.columns import among, insert_all_new
 from headway.ledger.database import Repository
 from headway.ledger.observed_tables import StartForecastRow
 from headway.ledger.tables import RunRow
 from headway.model.run import RunState
 from headway.model.start_forecast import StartForecast
+
+_AT_ONCE = 1000
 
 
 class Starts(Repository):
@@ -19,9 +21,10 @@ class Starts(Repository):
 
     def keep(self, forecasts: Sequence[StartForecast]) -> None:
         """Keep what was said just now."""
-        with self._database.transaction() as session:
-            for said in forecasts:
-                session.merge(StartForecastRow(**asdict(said)))
+        for first in range(0, len(forecasts), _AT_ONCE):
+            part = forecasts[first : first + _AT_ONCE]
+            with self._database.transaction() as session:
+                insert_all_new(session, [StartForecastRow(**asdict(said)) for said in part])
 
     def settle(self) -> None:
         """Write down when the runs started of which something was said while they waited."""

@@ -159,6 +159,8 @@ class RunRow(_WithExit, table=True):
     resource: Resource | None = word(Resource, nullable=True)
     reason: str = ""
     expected_start_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    queue_version: int = Field(default=0, sa_type=BigInteger, index=True)
+    """The transaction that last changed its place in the queue: a trigger writes it."""
     node: str | None = Field(default=None, max_length=63, foreign_key="node.name")
     runtime: str | None = None
     container: str | None = None

@@ -12,7 +12,7 @@ from headway.policy.news import Said, said_anew
 from headway.policy.plan import Plan, Stay
 from headway.scheduler.waiting import Waiting
 
-_REASONS_A_PASS = 100
+_REASONS_A_PASS = 1000
 """Of the runs that no plan reaches; the others follow in later passes."""
 
 

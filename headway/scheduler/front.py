@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Demand, Resource, Wait
@@ -104,7 +104,7 @@ def queue_of(
         if run_id not in left_out
     ]
     for run in runs:
-        _take_turn(run, seen)
+        _take_turn(run, waiting.turns.get(run.run_id))
     tagged = sorted((run for run in runs if run.tag is not None), key=lambda run: run.run_id)
     others = sorted(
         (run for run in runs if run.tag is None), key=lambda run: (run.submitted_s, run.run_id)
@@ -118,18 +118,17 @@ def queue_of(
     return queue
 
 
-def _take_turn(run: WaitingRun, seen: PoolSnapshot) -> None:
-    turn = seen.turns.get(run.run_id)
+def _take_turn(run: WaitingRun, turn: Turn | None) -> None:
     run.tag = None if turn is None else turn.tag
     run.promised_s = turn.promised_at.timestamp() if turn and turn.promised_at else None
 
 
-def new_turns(queue: Queue[WaitingRun], seen: PoolSnapshot) -> dict[str, Turn]:
-    """What *queue* gave runs that *seen* does not have yet."""
+def new_turns(queue: Queue[WaitingRun], kept: Mapping[str, Turn]) -> dict[str, Turn]:
+    """What *queue* gave runs that is not *kept* yet."""
     return {
         run.run_id: Turn(run.tag or 0.0, run.promised_at)
         for run in queue.waiting.values()
-        if (turn := seen.turns.get(run.run_id)) is None
+        if (turn := kept.get(run.run_id)) is None
         or (turn.promised_at is None and run.promised_s is not None)
     }
 

@@ -15,7 +15,7 @@ from headway.policy.queue import Queue
 from headway.scheduler.announced import is_behind
 from headway.scheduler.front import barred, held_back, queue_of
 from headway.scheduler.limits import read_gates
-from headway.scheduler.snapshot import Known, node_view, read_known, running_run
+from headway.scheduler.snapshot import Known, ReadSoFar, node_view, read_known, running_run
 from headway.scheduler.waiting import Waiting
 from headway.site import Site
 
@@ -137,7 +137,7 @@ def _places(run: WaitingRun) -> tuple[object, ...]:
     return run.node, run.nodes, run.gpus, run.gpu_type, run.ports
 
 
-_KEPT: WeakKeyDictionary[Site, dict[str, Waiting]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Site, dict[str, tuple[Waiting, ReadSoFar]]] = WeakKeyDictionary()
 """What was read of each site's queues last: of thousands of runs only what changed is read anew."""
 _READING = Lock()
 
@@ -147,12 +147,12 @@ def read_pool(site: Site, pool: str = "") -> PoolNow:
     pool = pool or site.settings.pool
     gates, settings = read_gates(site.ledger, pool), site.policy_settings
     with _READING:
-        kept = _KEPT.setdefault(site, {}).setdefault(pool, Waiting())
-        seen = site.ledger.pools.snapshot(pool, kept.versions())
+        new = Waiting(), ReadSoFar(site.ledger)
+        kept, so_far = _KEPT.setdefault(site, {}).setdefault(pool, new)
+        seen = site.ledger.pools.snapshot(pool, kept.versions, kept.since)
         nodes = {record.node.name for record in seen.nodes}
         kept.go_by(settings, gates, nodes)
-        for run_id in kept.entries.keys() - seen.waiting.keys():
-            kept.remove(run_id)
+        kept.follow(seen)
         for record in seen.changed:
             kept.put(record, seen.waiting[record.run_id], nodes)
         for run_id, turn in seen.turns.items():
@@ -160,8 +160,9 @@ def read_pool(site: Site, pool: str = "") -> PoolNow:
             if entry is not None and entry.record.promised_at != turn.promised_at:
                 promised = replace(entry.record, promised_at=turn.promised_at)
                 kept.put(promised, entry.version, nodes)
+        kept.since = seen.until
         waiting = kept.copy()
-    known = read_known(site.ledger, seen, settings)
+        known = read_known(site.ledger, seen, settings, so_far)
     return PoolNow(waiting, seen, known, held_back(waiting, seen))
 
 

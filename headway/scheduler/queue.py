@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from headway.clock import NowAndThen
 from headway.errors import LeaseLost
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
@@ -26,7 +27,7 @@ from headway.scheduler.growth import run_to_grow
 from headway.scheduler.intake import Intake, Offer, Taken
 from headway.scheduler.limits import Gates, read_gates
 from headway.scheduler.planning import make_plan, with_behind
-from headway.scheduler.snapshot import EndedRuns, read_known
+from headway.scheduler.snapshot import ReadSoFar, read_known
 from headway.scheduler.starts import SaidStarts
 from headway.scheduler.waiting import Waiting
 from headway.site import Site
@@ -35,6 +36,8 @@ LEADS_S = 5.0
 """A leader that was not heard of for so long is replaced."""
 _KEEP_CLOCK = timedelta(minutes=1)
 """The virtual clock is kept so often even where nobody joins the queue."""
+_BEHIND_EVERY_S = 10.0
+"""So often it is told of the runs behind those that are planned for when they start."""
 _RESTS = Wait(
     Resource.TURN,
     "its last start failed: it is tried again within a minute; the worker's log has why",
@@ -71,7 +74,8 @@ class PoolQueue:
         self._starts = SaidStarts(site.ledger)
         self._held_back: dict[str, Wait] = {}
         self._held_up: frozenset[str] = frozenset()
-        self._ended = EndedRuns(site.ledger)
+        self._so_far = ReadSoFar(site.ledger)
+        self._behind_due = NowAndThen(site.clock, _BEHIND_EVERY_S)
         self._fallbacks = Fallbacks()
         self._term: Term | None = None
         self.called: set[str] = set()
@@ -134,19 +138,18 @@ class PoolQueue:
             return Pass()
         site, waiting = self._site, self._waiting
         settings, gates = site.policy_settings, gates or read_gates(site.ledger, self._pool)
-        seen = site.ledger.pools.snapshot(self._pool, waiting.versions())
+        seen = site.ledger.pools.snapshot(self._pool, waiting.versions, waiting.since)
         nodes = {record.node.name for record in seen.nodes}
         waiting.go_by(settings, gates, nodes)
         refused = self._keep_up(seen, nodes)
         self._hold_back(seen)
-        known = read_known(site.ledger, seen, settings, self._ended.newest())
+        known = read_known(site.ledger, seen, settings, self._so_far)
         queue = queue_of(waiting, seen, known, self._held_back)
         made = make_plan(queue, waiting, seen, known)
         if self._fall_back(made, seen, nodes):
             self._hold_back(seen)
             queue = queue_of(waiting, seen, known, self._held_back)
             made = make_plan(queue, waiting, seen, known)
-        made = with_behind(made, queue, seen, known)
         granted = grant_starts(site, term, made, seen, gates)
         stops = mark_stops(site, term, made, seen, run_to_grow(made, seen, waiting, known))
         site.ledger.calls.send(stops)
@@ -154,6 +157,8 @@ class PoolQueue:
         give_back_untaken(site, seen)
         self._end_in_vain(seen)
         self._keep_turns(term, queue, seen)
+        if self._behind_due.is_due():
+            made = with_behind(made, queue, seen, known)
         made = self._starts.keep(made, seen, waiting, known.starts)
         waits, logged = self._tell(term, made, seen)
         planned = frozenset(entry.run_id for entry in made.entries)
@@ -163,9 +168,8 @@ class PoolQueue:
     def _keep_up(self, seen: PoolSnapshot, nodes: set[str]) -> list[str]:
         """Remember who waits now; gives runs whose next attempt no node could hold."""
         waiting = self._waiting
-        gone = waiting.entries.keys() - seen.waiting.keys()
+        gone = waiting.follow(seen)
         for run_id in gone:
-            waiting.remove(run_id)
             self._forget(run_id)
         self._starts.over(gone)
         intake = Intake(self._site, self._pool, waiting.gates)
@@ -183,6 +187,7 @@ class PoolQueue:
             else:
                 waiting.put(told, seen.waiting[told.run_id], nodes)
         self.called |= intake.called
+        waiting.since = seen.until  # what could not be taken up is read again
         return refused
 
     def _end_in_vain(self, seen: PoolSnapshot) -> None:
@@ -223,12 +228,13 @@ class PoolQueue:
                         record.unleased, record.prediction, record.demand
                     )
             self._forget(record.run_id)
-            self._waiting.put(record, seen.waiting[record.run_id], nodes)
+            version = self._waiting.versions[record.run_id]
+            self._waiting.put(record, version, nodes)
         return bool(due)
 
     def _keep_turns(self, term: Term, queue: Queue[WaitingRun], seen: PoolSnapshot) -> None:
         """Write down the tags and promises that are new, and now and then the virtual clock."""
-        turns = new_turns(queue, seen)
+        turns = new_turns(queue, self._waiting.turns)
         if turns or seen.clock is None or seen.at - seen.clock.at > _KEEP_CLOCK:
             clock = VirtualClock(seen.at, queue.virtual.attained)
             self._site.ledger.turns.keep(term, clock, turns)

@@ -97,16 +97,26 @@ class Known:
     """How much longer than said each person's runs take."""
 
 
-class EndedRuns:
-    """The newest runs that ended well: read once, then as they come."""
+class ReadSoFar:
+    """What is large and changes little: read once, then what has changed."""
 
     def __init__(self, ledger: Ledger) -> None:
-        """As *ledger* has them."""
+        """As *ledger* has it."""
         self._ledger = ledger
         self._known: dict[str, tuple[datetime, Lasted]] = {}
+        self._played = PlayedStarts()
+        self._played_at: datetime | None = None
 
-    def newest(self) -> list[Lasted]:
-        """What they lasted, the last one to end first."""
+    def played(self, pool: str) -> PlayedStarts:
+        """How long the runs of *pool*, always the same one, wait as its queue was last played."""
+        found = self._ledger.settings.newer(PLAYED.format(pool), self._played_at)
+        if found is not None:
+            document, self._played_at = found
+            self._played = played_of(document)
+        return self._played
+
+    def ended(self) -> list[Lasted]:
+        """What the newest runs that ended well lasted, the last one to end first."""
         # One that ended before another may be written down after it.
         last = max((at - _WRITTEN_WITHIN for at, _ in self._known.values()), default=None)
         both = self._known | self._ledger.runs.lasted_since(last, LOOKED_AT)
@@ -119,11 +129,10 @@ def read_known(
     ledger: Ledger,
     seen: PoolSnapshot,
     settings: PolicySettings,
-    ended: Sequence[Lasted] | None = None,
+    so_far: ReadSoFar,
 ) -> Known:
-    """What is known now; *ended* where the newest runs that ended well were read already."""
-    if ended is None:
-        ended = ledger.runs.lasted(LOOKED_AT)
+    """What is known now; *so_far* is read on."""
+    ended = so_far.ended()
     running = [record.run_id for record in seen.holders if record.state is RunState.RUNNING]
     said = ledger.progress_snapshots.of(running)
     pool = next((record.node.pool for record in seen.nodes), "")
@@ -132,7 +141,7 @@ def read_known(
         usual_of(ended, seen.holders, said, shared=settings.share_past_runs),
         ended,
         calibration_of(ledger.settings.get(CALIBRATION)),
-        played_of(ledger.settings.get(PLAYED.format(pool))),
+        so_far.played(pool),
         Claims(ended),
     )
 

@@ -7,10 +7,11 @@ from typing import Any, Self
 
 from headway.estimate.claims import Claims
 from headway.estimate.usual import Kind, Usual
-from headway.ledger.pools import Version
+from headway.ledger.pools import PoolSnapshot, Version
 from headway.ledger.records import RunRecord
 from headway.model.lease import Demand
 from headway.model.run import Prediction
+from headway.model.turn import Turn
 from headway.policy.fit import WaitingRun
 from headway.policy.settings import PolicySettings
 from headway.scheduler.limits import Gates
@@ -54,6 +55,11 @@ class Waiting:
     def __init__(self) -> None:
         """Nobody waits."""
         self.entries: dict[str, Entry] = {}
+        self.versions: dict[str, Version] = {}
+        """As what each run of the queue is known, those without a demand too."""
+        self.turns: dict[str, Turn] = {}
+        self.since = 0
+        """What the next snapshot is to tell the changes since."""
         self.settings = PolicySettings()
         self.gates = Gates()
 
@@ -65,11 +71,23 @@ class Waiting:
             for run_id, entry in self.entries.items()
         }
         other.settings, other.gates = self.settings, self.gates
+        other.versions, other.turns = dict(self.versions), dict(self.turns)
         return other
 
-    def versions(self) -> dict[str, Version]:
-        """As what each run is known."""
-        return {run_id: entry.version for run_id, entry in self.entries.items()}
+    def follow(self, seen: PoolSnapshot) -> set[str]:
+        """Take up what *seen* says of places in the queue; gives the runs that wait no more.
+
+        What has changed of runs, `PoolSnapshot.changed`, is for the reader to `put`.
+        """
+        gone = {run_id for run_id in seen.gone if run_id in self.versions}
+        if not self.since:
+            gone = self.versions.keys() - seen.waiting.keys()
+        for run_id in gone:
+            self.remove(run_id)
+        for run_id in seen.waiting:
+            self.turns.pop(run_id, None)
+        self.turns |= seen.turns
+        return gone
 
     def go_by(self, settings: PolicySettings, gates: Gates, nodes: Collection[str]) -> None:
         """Read the entries anew where an operator changed knobs or priorities."""
@@ -89,13 +107,16 @@ class Waiting:
             version: As the snapshot had it.
             nodes: Names of the pool's nodes: a work queue of such a name binds a run to it.
         """
-        self.remove(record.run_id)
+        self.versions[record.run_id] = version
+        self.entries.pop(record.run_id, None)
         if record.demand is not None:
             self._enter(record, record.demand, version, nodes)
 
     def remove(self, run_id: str) -> None:
         """The run waits no more."""
         self.entries.pop(run_id, None)
+        self.versions.pop(run_id, None)
+        self.turns.pop(run_id, None)
 
     def _enter(
         self, record: RunRecord, demand: Demand, version: Version, nodes: Collection[str]

@@ -96,7 +96,7 @@ class Why:
 def why(site: Site, record: RunRecord) -> Why | None:
     """Why the run of *record* waits; None when it does not wait any more."""
     now = read_pool(site, record.pool)
-    if record.run_id not in now.seen.waiting:
+    if record.run_id not in now.waiting.versions:
         return None
     entry = now.waiting.entries.get(record.run_id)
     if entry is None:

@@ -34,7 +34,7 @@ def _lines(site: Site, pool: str) -> Iterator[tuple[int, RunRecord, Start | Stay
     now = read_pool(site, pool)
     records = {run_id: entry.record for run_id, entry in now.waiting.entries.items()}
     # Of those that were handed in a moment ago no demand is known yet.
-    records |= site.ledger.runs.of(list(now.seen.waiting.keys() - records.keys()))
+    records |= site.ledger.runs.of(list(now.waiting.versions.keys() - records.keys()))
     made = now.whole_plan() if records else Plan()
     planned = [entry for entry in (*made.entries, *made.behind) if entry.run_id in records]
     yield from ((entry.position, records.pop(entry.run_id), entry) for entry in planned)

@@ -913,6 +913,35 @@ def test_a_demand_that_changes_within_an_attempt_is_a_change(ledger: Ledger) -> 
     assert changed.demand == Demand(4 * GIB)
 
 
+def test_a_snapshot_after_another_tells_what_has_changed_since(ledger: Ledger) -> None:
+    for run_id in "abc":
+        enqueue(ledger, run_id)
+    first = ledger.pools.snapshot("gpu", {})
+    assert first.waiting.keys() == set("abc")
+    ledger.runs.set_reason("a", Resource.CPUS, "no place", expected_start_at=None)
+    nothing = ledger.pools.snapshot("gpu", first.waiting, first.until)
+    assert (nothing.waiting, nothing.gone, nothing.changed) == ({}, frozenset(), ())
+    ledger.turns.keep(term_in(ledger), VirtualClock(NOON), {"a": Turn(1.0)})
+    granted(ledger, "b", Demand(GIB))
+    enqueue(ledger, "d")
+    later = ledger.pools.snapshot("gpu", first.waiting, nothing.until)
+    assert (later.waiting.keys(), later.gone) == ({"a", "d"}, {"b"})
+    assert (later.turns, [run.run_id for run in later.changed]) == ({"a": Turn(1.0)}, ["d"])
+
+
+def test_what_was_not_yet_committed_at_one_snapshot_is_told_by_the_next(ledger: Ledger) -> None:
+    """Though a transaction that began after it was committed before."""
+    enqueue(ledger, "slow")
+    slow = text("UPDATE run SET attempt = 2 WHERE run_id = 'slow'")
+    with ledger._database.engine.connect() as other:
+        other.execute(slow)
+        enqueue(ledger, "quick")
+        seen = ledger.pools.snapshot("gpu", {})
+        other.commit()
+    (told,) = ledger.pools.snapshot("gpu", seen.waiting, seen.until).changed
+    assert (told.run_id, told.attempt) == ("slow", 2)
+
+
 def test_a_tag_and_a_promise_are_given_once(ledger: Ledger) -> None:
     enqueue(ledger, "a")
     enqueue(ledger, "b")

@@ -61,6 +61,7 @@ def seen(turns: dict[str, Turn], clock: VirtualClock | None, *holders: RunRecord
 def made(records: list[RunRecord], rows: PoolSnapshot, **teams: TeamSettings) -> Queue[WaitingRun]:
     waiting = Waiting()
     waiting.go_by(PolicySettings(teams=teams), Gates(), ())
+    waiting.follow(rows)
     for each in records:
         waiting.put(each, (1, 0), ())
     return queue_of(waiting, rows, KNOWN)
@@ -79,14 +80,14 @@ def test_plans_of_two_who_ask_at_once_share_no_run() -> None:
 def test_every_node_computes_the_same_whatever_the_order_of_its_rows() -> None:
     rows = seen({}, None)
     one, other = made(RECORDS, rows), made(RECORDS[::-1], rows)
-    assert new_turns(one, rows) == new_turns(other, rows)
+    assert new_turns(one, rows.turns) == new_turns(other, rows.turns)
     assert [r.run_id for r in one.front(NOON.timestamp())] == [
         r.run_id for r in other.front(NOON.timestamp())
     ]
 
 
 def test_who_came_first_is_promised_the_first_start() -> None:
-    turns = new_turns(made(RECORDS, seen({}, None)), seen({}, None))
+    turns = new_turns(made(RECORDS, seen({}, None)), seen({}, None).turns)
     factor = PolicySettings().promise_factor
     assert turns["a"] == Turn(600.0, NOON + timedelta(seconds=factor * 600.0))
     assert turns["b"].promised_at == NOON + timedelta(seconds=factor * 1200.0)
@@ -95,13 +96,13 @@ def test_who_came_first_is_promised_the_first_start() -> None:
 def test_what_is_kept_comes_back_after_a_restart() -> None:
     rows = seen({}, None)
     first = made(RECORDS, rows)
-    turns, clock = new_turns(first, rows), VirtualClock(NOON, dict(first.virtual.attained))
+    turns, clock = new_turns(first, rows.turns), VirtualClock(NOON, dict(first.virtual.attained))
     later = replace(seen(turns, clock), at=NOON + timedelta(minutes=5))
     again = made(RECORDS, later)
-    assert new_turns(again, later) == {}
+    assert new_turns(again, later.turns) == {}
     late = record("late", 0)
     more = made([*RECORDS, late], later)
-    assert new_turns(more, later).keys() == {"late"}
+    assert new_turns(more, later.turns).keys() == {"late"}
     # Three runs of two teams have shared one GPU for five minutes.
     assert more.virtual.attained == pytest.approx({"red": 75.0, "blue": 150.0})
     assert more.waiting["late"].tag == pytest.approx(675.0)
@@ -151,7 +152,7 @@ def test_who_runs_counts_before_those_who_wait() -> None:
         "runs", 30, state=RunState.RUNNING, started_at=NOON - timedelta(seconds=200), tag=600.0
     )
     rows = seen({}, VirtualClock(NOON), runs)
-    turns = new_turns(made(RECORDS[1:2], rows), rows)
+    turns = new_turns(made(RECORDS[1:2], rows), rows.turns)
     factor = PolicySettings().promise_factor
     assert turns["a"].promised_at == NOON + timedelta(seconds=factor * 1000.0)
 
@@ -160,6 +161,6 @@ def test_nothing_is_promised_to_those_whom_their_quota_holds() -> None:
     runs = record("runs", 30, state=RunState.RUNNING, started_at=NOON, tag=600.0)
     rows = seen({}, VirtualClock(NOON), runs)
     quota = TeamSettings(max_running=1)
-    turns = new_turns(made(RECORDS, rows, red=quota), rows)
+    turns = new_turns(made(RECORDS, rows, red=quota), rows.turns)
     assert turns["a"].promised_at is None
     assert turns["c"].promised_at is not None
