@@ -6,10 +6,10 @@ and nothing else, so nothing that is only measured afterwards can leak in.
 
 import enum
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headway.estimate.options import numbers_of
 from headway.model.job import TrainingJob
 from headway.model.trace import Trace
 
@@ -110,7 +110,7 @@ def from_job(
         dataset_bytes=job.declared_data_bytes if dataset_bytes is None else dataset_bytes,
         dataset_samples=training.samples,
         epochs=training.epochs,
-        settings=settings_of(job.command),
+        settings=numbers_of(job.command, job.config),
     )
 
 
@@ -164,28 +164,3 @@ def measured_times(trace: Trace) -> dict[Unit, float]:
     }
     times = {unit: next((t for t in each if t), None) for unit, each in found.items()}
     return {u: t for u, t in times.items() if t is not None and math.isfinite(t) and t > 0}
-
-
-_OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9_-]{0,39}")
-
-
-def settings_of(command: list[str]) -> dict[str, float]:
-    """Numbers given as options in *command*, such as ``--max-depth 8`` or ``--depth=8``.
-
-    They are kept with a trace under the same names (in its metrics), so that an
-    estimator can learn which of them matter.
-    """
-    found: dict[str, float] = {}
-    for position, argument in enumerate(command):
-        name, equals, text = argument.partition("=")
-        if _OPTION.fullmatch(name) is None:
-            continue
-        if not equals:
-            text = command[position + 1] if position + 1 < len(command) else ""
-        try:
-            value = float(text)
-        except ValueError:
-            continue
-        if math.isfinite(value):
-            found[f"--{name.lstrip('-')}"] = value
-    return found

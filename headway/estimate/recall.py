@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from headway.estimate.features import Configuration, Unit, from_trace, measured_times
+from headway.estimate.options import EPOCHS, by_options, may_change_memory
 from headway.estimate.prior import OVER_BOUND, UTILISATION_PRIOR
 from headway.estimate.scaling import Point, scaled
 from headway.estimate.spread import Z80, next_of
@@ -41,9 +42,8 @@ _SAME_MEMORY = ("recipe", "batch_size", "settings")
 """In what runs agree that take the same of a GPU."""
 _KNOWN_SCALING = 2
 """Runs on so many numbers of GPUs show what links cost."""
-_OTHER_SETTINGS_SD = 0.7
-"""Of log runtime between runs with different options, before any is seen: a learning rate makes
-no difference, a depth does."""
+_FEW = 10
+"""So many runs of a recipe, each with other options, say more than what was learnt from all."""
 _OTHER_SETTINGS_MEMORY = 1.5
 """So many times the memory of runs with other options is asked for."""
 _NEEDS = (
@@ -101,14 +101,16 @@ def said_of(
     points = _on_other_gpus(configuration, recent)
     if repeats:
         found = _of(repeats, f"{len(repeats)} run(s) of the same job")
+    elif 0 < len(of_recipe) <= _FEW and not seen:  # what was learnt does not know them yet
+        found = _of_others(configuration, of_recipe)
     elif learnt.runtime_s is not None and len(points) < _KNOWN_SCALING:
         found = learnt
     elif seen:
         found = _of(seen, f"{len(seen)} run(s) of the recipe, scaled by their work")
     elif points:
         found = _of_other_gpus(configuration, points)
-    elif of_recipe:  # as the members of an array are to each other
-        found = _of_others(of_recipe)
+    elif of_recipe:
+        found = _of_others(configuration, of_recipe)
     else:
         found = _prior(limit_s)
     # A fitted upper quantile of memory knows more than a few repeats, but none that was measured.
@@ -313,19 +315,28 @@ def _of(seen: Sequence[_Seen], basis: str) -> Prediction:
     )
 
 
-def _of_others(seen: Sequence[_Seen]) -> Prediction:
-    """What runs with other options say, with a wider interval and more memory than repeats do."""
-    centre, sd = next_of([each.log_runtime for each in seen], _OTHER_SETTINGS_SD)
-    half = Z80 * (sd + _SD_PER_LOG_WORK * min(abs(each.log_work) for each in seen))
-    host = _upper([each.trace.host_peak_bytes for each in seen if each.trace.host_peak_bytes])
-    gpu = _upper([each.trace.gpu_peak_bytes for each in seen if each.trace.gpu_peak_bytes])
+def _of_others(configuration: Configuration, seen: Sequence[_Seen]) -> Prediction:
+    """What runs with other options say: by those that matter, and with more memory."""
+    wanted = configuration.settings
+    counted = EPOCHS if configuration.epochs else ()
+    told = [(from_trace(each.trace).settings, each.log_runtime) for each in seen]
+    said = by_options(wanted, told, counted)
+    half = said.half + Z80 * _SD_PER_LOG_WORK * min(abs(each.log_work) for each in seen)
+    same = [
+        t for t, (of_it, _) in zip(seen, told, strict=True) if not may_change_memory(wanted, of_it)
+    ]
+    traces = [each.trace for each in same or seen]
+    more = 1.0 if same else _OTHER_SETTINGS_MEMORY
+    host = _upper([each.host_peak_bytes for each in traces if each.host_peak_bytes])
+    gpu = _upper([each.gpu_peak_bytes for each in traces if each.gpu_peak_bytes])
+    words = f": {said.words}" if said.words else ""
     return Prediction(
-        runtime_s=math.exp(centre),
-        runtime_low_s=math.exp(centre - half),
-        runtime_high_s=math.exp(centre + half),
-        host_peak_bytes=host and math.ceil(_OTHER_SETTINGS_MEMORY * host),
-        gpu_peak_bytes=gpu and math.ceil(_OTHER_SETTINGS_MEMORY * gpu),
-        basis=f"{len(seen)} run(s) of the recipe with other options",
+        runtime_s=math.exp(said.log_runtime),
+        runtime_low_s=math.exp(said.log_runtime - half),
+        runtime_high_s=math.exp(said.log_runtime + half),
+        host_peak_bytes=host and math.ceil(more * host),
+        gpu_peak_bytes=gpu and math.ceil(more * gpu),
+        basis=f"{len(seen)} run(s) of the recipe with other options{words}",
     )
 
 

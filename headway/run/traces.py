@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headway.estimate.features import settings_of
+from headway.estimate.options import numbers_of
 from headway.model.lease import Basis, Demand
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.model.trace import UTILISATION, Trace
@@ -83,7 +83,7 @@ def trace_of(
         owner=attempt.record.owner,
         run_id=f"{attempt.run_id}-{attempt.number}",
         metrics={
-            **settings_of(job.command),
+            **numbers_of(job.command, job.config),
             **({} if busy is None else {UTILISATION: busy}),
         },
     )

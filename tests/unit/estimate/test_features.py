@@ -1,6 +1,7 @@
 import pytest
 
-from headway.estimate.features import Unit, from_job, from_trace, measured_times, settings_of
+from headway.estimate.features import Unit, from_job, from_trace, measured_times
+from headway.estimate.options import numbers_of
 from headway.model.job import TrainingJob
 from headway.model.trace import Trace
 
@@ -47,4 +48,4 @@ def test_nothing_measured_afterwards_is_a_feature():
 
 def test_numbers_among_the_options_are_settings():
     command = ["python", "-u", "t.py", "--lr=0.1", "--depth", "8", "--name", "x", "--inf", "1e999"]
-    assert settings_of(command) == {"--lr": 0.1, "--depth": 8.0}
+    assert numbers_of(command) == {"--lr": 0.1, "--depth": 8.0}
