@@ -17,7 +17,7 @@ SAY     = /^Collecting/ && ++n % 20 == 0 {print "  found " n " packages …"; ff
 TICK    = while sleep 20 >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do echo "  still at it …"; done;
 DEV     = $(VENV)/.dev
 
-.PHONY: help demo down samples test test-deps check protocol seeded-bugs faults replicas bench terminal \
+.PHONY: help demo down samples zoo test test-deps check protocol seeded-bugs faults replicas bench terminal \
   wheel lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -81,6 +81,9 @@ bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over 
 
 terminal: $(DEV) ## record the terminal of the README anew: docs/terminal.svg
 	$(BIN)/python benchmarks/terminal.py
+
+zoo: $(DEV)      ## public programs as they are, on the site that is up here (benchmarks/zoo.py); hours
+	$(BIN)/python benchmarks/zoo.py $(ZOO)
 
 wheel: $(READY)  ## build dist/headway-….whl, which needs no clone where it is installed
 	$(BIN)/python -m hatchling build -t wheel

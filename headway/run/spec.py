@@ -5,6 +5,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from ruamel.yaml import YAML
 
@@ -36,8 +37,7 @@ DATA, OUTPUTS, CHECKPOINT, WORK, USER = "/data", "/outputs", "/checkpoint", "/wo
 PARAMETERS, CONFIG = "/array", "/config"
 _CONFIGS = {"HEADWAY_CONFIG": "config.json", "HEADWAY_CONFIG_YAML": "config.yaml"}
 _FILE = "parameters.json"
-_WHO = {"USER": "headway", "LOGNAME": "headway"}
-"""The uid of a team has no name in the image, and who asks for one, as torch does, would fail."""
+_PROJECT = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
 def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
@@ -80,7 +80,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         command=(*words, *entry, *command_of(attempt)),
         env={
             **site.policy_for(attempt.record.team).environment,
-            **_WHO,
+            **({} if copy is None or work is None else own_packages(copy, path_in(work))),
             **({} if attempt.size is None else size_variables(attempt.size)),
             **_processes(attempt, lease),
             **_meeting(attempt, lease),
@@ -124,6 +124,14 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         disk_bytes=job.resources.disk or None,
         lent=lease.lent,
     )
+
+
+def own_packages(copy: Path, place: str) -> dict[str, str]:
+    """Where Python finds what a project that is sent along would install as `pip install -e .`."""
+    if not any((copy / file).is_file() for file in _PROJECT):
+        return {}
+    below = [f"{place}/src"] if (copy / "src").is_dir() else []
+    return {"PYTHONPATH": os.pathsep.join([*below, place])}
 
 
 def size_variables(size: Size) -> dict[str, str]:

@@ -46,6 +46,11 @@ OBEYS = Program(
     "trap 'exit 7' TERM; echo up; while :; do sleep 0.05; done",
     Script(output=((0.0, b"up\n"),), runs_s=60.0, term_code=7),
 )
+LOOKS_AROUND = (
+    "id -un; id -u; mkdir -p $XDG_CACHE_HOME/hub $XDG_CONFIG_HOME/matplotlib && "
+    "touch ~/.netrc /dev/shm/block && echo may write"
+)
+"""A script: name and uid of who runs it, and whether it may write where programs do."""
 IGNORES = Program(
     "trap '' TERM; echo up; while :; do sleep 0.05; done",
     Script(output=((0.0, b"up\n"),), runs_s=60.0, on_term=OnTerm.IGNORES),

@@ -1,12 +1,15 @@
 """What of a container's spec reaches the engine: a closed list of settings."""
 
+import io
 import os
+import tarfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from docker.errors import APIError
+from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount
 
 from headway.cgroups import cpu_shares
@@ -24,6 +27,7 @@ from headway.runtime.docker.engine import Engine, asking, ordering
 from headway.runtime.docker.images import have_image
 from headway.runtime.port import FIRST_TO_GO, ContainerSpec
 from headway.runtime.rules import LOG_TARGET, real_source
+from headway.runtime.surroundings import OWN_TMP, surroundings, with_user
 from headway.units import MIB
 
 SITE, RUN, ATTEMPT = "headway.site", "headway.run", "headway.attempt"
@@ -32,7 +36,7 @@ LOG, LOG_LIMIT, LOG_BY = "headway.log", "headway.log_limit", "headway.log_by"
 """Labels that a container is found and read by."""
 BY_ENGINE = "engine"
 """Who writes the log of a container whose image has no shell."""
-_SHELL = "/bin/sh"
+_SHELL, _ACCOUNTS = "/bin/sh", "/etc/passwd"
 # Appended by the program itself: nothing between it and the file can lose a line.
 _LOGGED = (_SHELL, "-c", f'exec "$@" >>{LOG_TARGET} 2>&1', "headway")
 
@@ -91,13 +95,16 @@ class Creation:
         os.close(logfile.open_log(spec.log_path, (uid, gid) if os.geteuid() == 0 else None))
         log = Mount(LOG_TARGET, str(spec.log_path.resolve()), type="bind")
         image = have_image(self.engine, ImageReference.parse(spec.image))
+        said = dict(each.partition("=")[::2] for each in image["Config"].get("Env") or ())
         if self._read_only:
             mounts += self._over_volumes(image["Config"].get("Volumes") or {})
-        container = self._create(image["Id"], [*mounts, log], logged=True)
+        container = self._create(image["Id"], said, [*mounts, log], logged=True)
         if not self._has_shell(container):
             with ordering(f"create container {spec.name} again without a shell"):
                 self.engine.api.remove_container(container, v=True)
-            self._create(image["Id"], mounts, logged=False)
+            container = self._create(image["Id"], said, mounts, logged=False)
+        if not self._read_only:
+            self._name_user(container)
 
     def _over_volumes(self, declared: Mapping[str, object]) -> list[Mount]:
         """What lies over the volumes that the image declares, where the root is read-only.
@@ -111,6 +118,29 @@ class Creation:
             if PurePosixPath(target) not in ours
         ]
 
+    def _name_user(self, container: str) -> None:
+        """Give its user an entry in the container's list of accounts, before it starts.
+
+        An image that has a link in that place keeps it: where it leads to is not known here.
+        """
+        api, (uid, gid) = self.engine.api, map(int, self._user.split(":"))
+        passwd = ""
+        with ordering(f"name the user of container {self.spec.name}"):
+            with suppress(NotFound):
+                pieces, about = api.get_archive(container, _ACCOUNTS)
+                if about["linkTarget"] or about["size"] > MIB:
+                    return
+                with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as tar:
+                    file = tar.extractfile(tar.next() or tarfile.TarInfo())
+                    passwd = "" if file is None else file.read().decode(errors="replace")
+            named = with_user(passwd, uid, gid, OWN_TMP).encode()
+            given = io.BytesIO()
+            with tarfile.open(fileobj=given, mode="w") as tar:
+                info = tarfile.TarInfo(_ACCOUNTS.lstrip("/"))
+                info.size, info.mode = len(named), 0o644
+                tar.addfile(info, io.BytesIO(named))
+            api.put_archive(container, "/", given.getvalue())
+
     def _has_shell(self, container: str) -> bool:
         """Is there a shell in the container's own root? 2 ms, without starting it."""
         api = self.engine.api
@@ -119,21 +149,24 @@ class Creation:
             answer = api.head(url, params={"path": _SHELL}, timeout=self.engine.timeout_s)
         return bool(answer.status_code == 200)
 
-    def _create(self, image_id: str, mounts: Sequence[Mount], *, logged: bool) -> str:
+    def _create(
+        self, image_id: str, said: Mapping[str, str], mounts: Sequence[Mount], *, logged: bool
+    ) -> str:
         """Create, with a limit on the container's own disk where the engine takes one; the id."""
         if self.spec.disk_bytes is not None and _may_limit_layers(self.engine.info):
             try:
                 limit = {"size": str(self.spec.disk_bytes)}
-                return self._create_with(image_id, mounts, logged=logged, storage=limit)
+                return self._create_with(image_id, said, mounts, logged=logged, storage=limit)
             except ContainerExists:
                 raise
             except RuntimeFailure:
                 pass  # its file system was mounted without project quotas
-        return self._create_with(image_id, mounts, logged=logged, storage=None)
+        return self._create_with(image_id, said, mounts, logged=logged, storage=None)
 
     def _create_with(
         self,
         image_id: str,
+        said: Mapping[str, str],
         mounts: Sequence[Mount],
         *,
         logged: bool,
@@ -175,7 +208,7 @@ class Creation:
                     name=spec.name,
                     user=self._user,
                     working_dir=spec.working_dir or None,
-                    environment=_environment(spec),
+                    environment=_environment(spec, said),
                     stop_signal="SIGTERM",
                     ports=list(published),
                     labels=self._labels(logged=logged),
@@ -224,10 +257,10 @@ def cpuset(spec: ContainerSpec, info: Mapping[str, Any]) -> str | None:
     return ",".join(map(str, sorted(spec.near_cpus))) or None
 
 
-def _environment(spec: ContainerSpec) -> dict[str, str]:
-    """The spec's variables, and those that make a program see its limits."""
+def _environment(spec: ContainerSpec, said: Mapping[str, str]) -> dict[str, str]:
+    """The spec's variables, and those that make a program see its limits and surroundings."""
     # nproc still shows every CPU inside.
-    own = {"OMP_NUM_THREADS": str(max(1, int(spec.cpus)))}
+    own = surroundings(OWN_TMP, said) | {"OMP_NUM_THREADS": str(max(1, int(spec.cpus)))}
     if not spec.gpu_uuids:
         own["NVIDIA_VISIBLE_DEVICES"] = "void"
     return own | dict(spec.env)

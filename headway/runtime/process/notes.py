@@ -11,6 +11,7 @@ from headway.errors import PolicyViolation, RuntimeFailure
 from headway.project import PACKAGE, PROJECT
 from headway.runtime.port import FIRST_TO_GO, ContainerSpec
 from headway.runtime.process import passage
+from headway.runtime.surroundings import OWN_TMP, surroundings
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TOKEN = "HEADWAY_CONTAINER"  # noqa: S105 - names a process's container, opens nothing
@@ -104,14 +105,17 @@ def _needs(spec: ContainerSpec) -> list[tuple[Path, bool]]:
     ]
 
 
-def environment(spec: ContainerSpec, token: str) -> dict[str, str]:
-    """Built from nothing: what headway itself was given stays with headway."""
-    own = {
+def environment(spec: ContainerSpec, token: str, own: Mapping[Path, Path]) -> dict[str, str]:
+    """Built from nothing: what headway itself was given stays with headway.
+
+    Its home is its own /tmp where it has one among *own*, so that no cache outlasts it.
+    """
+    has_tmp = Path(OWN_TMP) in own
+    variables = {
+        **surroundings(OWN_TMP if has_tmp else str(spec.log_path.resolve().parent), {}),
         "PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}",
-        "HOME": str(spec.log_path.resolve().parent),
         "PYTHONPATH": str(PROJECT),  # the samples
-        "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": str(max(1, int(spec.cpus))),
         "CUDA_VISIBLE_DEVICES": ",".join(spec.gpu_uuids),
     }
-    return own | dict(spec.env) | {_TOKEN: token}
+    return variables | dict(spec.env) | {_TOKEN: token}

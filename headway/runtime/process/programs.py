@@ -45,11 +45,12 @@ from headway.runtime.process.folder import Noted, is_held, read_usage
 from headway.runtime.process.watchdog import MEMORY_LIMIT
 from headway.runtime.rules import check_spec, real_source
 from headway.runtime.run_groups import RunGroups
+from headway.runtime.surroundings import OWN_TMP, with_user
 from headway.waits import until
 
 log = logging.getLogger(__name__)
 
-_OWN = "own"
+_OWN, _ACCOUNTS = "own", Path("/etc/passwd")
 """In a container's folder: what it sees in the place of /tmp and its like."""
 _BEYOND_WATCHDOG = 1.05
 """Of its memory, so that the watchdog, which says why, is there before the kernel."""
@@ -147,12 +148,12 @@ class ProcessRuntime:
         part = self._folders / f"{UNFINISHED}{token}"
         part.mkdir(mode=0o700)
         try:
-            own = self._own_places(part, spec.name) if user is not None else {}
+            own = self._own_places(part, spec.name, user) if user is not None else {}
             home = self._folders.parent
             asked = notes.noted(spec, user, token, others, own, home=home, weighs=self._weighs)
             asked["memory_group"] = self._run_groups.path(spec.name) if self._has_groups else ""
             replace_file(part / "spec.json", json.dumps(asked))
-            replace_file(part / "env.json", json.dumps(notes.environment(spec, token)))
+            replace_file(part / "env.json", json.dumps(notes.environment(spec, token, own)))
             give_name(part, self._folder(spec.name))
         except OSError as error:
             shutil.rmtree(part)
@@ -162,8 +163,11 @@ class ProcessRuntime:
                 f"container {spec.name} could not be noted below {self._folders}: {error}"
             ) from error
 
-    def _own_places(self, part: Path, name: str) -> dict[Path, Path]:
-        """Where everybody may write → a folder in *part*, by the path that it gets with *name*."""
+    def _own_places(self, part: Path, name: str, user: tuple[int, int]) -> dict[Path, Path]:
+        """Where everybody may write → a folder in *part*, by the path that it gets with *name*.
+
+        Beside these the list of accounts, in which *user* has a name.
+        """
         if not passage.may_mount():
             return {}
         found = {}
@@ -173,7 +177,9 @@ class ProcessRuntime:
             made.mkdir()
             made.chmod(0o1777)
             found[place] = self._folder(name) / _OWN / str(number)
-        return found
+        accounts = with_user(_ACCOUNTS.read_text(errors="replace"), *user, OWN_TMP)
+        replace_file(part / _ACCOUNTS.name, accounts, mode=0o644, lasts=False)
+        return found | {_ACCOUNTS: self._folder(name) / _ACCOUNTS.name}
 
     def start(self, name: str) -> None:
         """Start a created container; one that runs or ran is left as it is."""

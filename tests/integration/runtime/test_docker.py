@@ -22,8 +22,17 @@ from headway.model.container_policy import ContainerPolicy, CpuRule, NetworkMode
 from headway.profile.wrap import wrapper
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState
+from headway.runtime.surroundings import surroundings
 from headway.testing.runtime import Script
-from headway.testing.runtime_harness import SLEEPS, SPEAKS, Harness, Program, until, whole_log
+from headway.testing.runtime_harness import (
+    LOOKS_AROUND,
+    SLEEPS,
+    SPEAKS,
+    Harness,
+    Program,
+    until,
+    whole_log,
+)
 from headway.units import MIB
 from tests.support.whitelist import beyond, watched
 
@@ -103,8 +112,16 @@ def test_the_environment_is_what_was_given(
     assert found["GIVEN"] == "a value with spaces"
     assert found["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert found["OMP_NUM_THREADS"] == "1"
-    of_engine = {"PATH", "HOME", "HOSTNAME", "PWD", "SHLVL"}
+    of_engine = {"PATH", "HOSTNAME", "PWD", "SHLVL", *surroundings("/tmp", {})}
     assert found.keys() - of_engine == {"GIVEN", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS"}
+
+
+@pytest.mark.parametrize("user", ["2100000000:2100000000", "0:0", "1000:4242"])
+def test_any_user_has_a_name_a_home_and_shared_memory(harness: Harness, user: str) -> None:
+    found = says(harness, f"{LOOKS_AROUND}; cat /etc/passwd", user=user).splitlines()
+    assert found[:2] == ["root" if user == "0:0" else "headway", user.partition(":")[0]]
+    assert found[2] == "may write"
+    assert "nobody:x:65534:65534:nobody:/:/bin/false" in found  # what the image has stays
 
 
 def test_a_part_of_a_gang_says_that_what_it_was_asked_to_run_had_too_little_memory(

@@ -171,7 +171,7 @@ def test_an_order_was_refused(engine: Engine, runtime: DockerRuntime, tmp_path: 
         shm_bytes=MIB,
     )
     engine.taught["/info"] = {"CgroupDriver": "systemd"}
-    engine.taught["/library/image:1/json"] = {"Id": f"sha256:{1:064}"}
+    engine.taught["/library/image:1/json"] = {"Id": f"sha256:{1:064}", "Config": {}}
     with pytest.raises(RuntimeFailure, match="refused to create") as created:
         runtime.create(spec)
     teach_a_created_container(engine, tmp_path / "log")

@@ -23,8 +23,9 @@ from headway.runtime.outcome import classify_exit
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState, Runtime
 from headway.runtime.process import notes, programs
 from headway.runtime.process.programs import ProcessRuntime
+from headway.runtime.surroundings import surroundings
 from headway.testing.runtime import Script
-from headway.testing.runtime_harness import SLEEPS, Harness, Program, until, whole_log
+from headway.testing.runtime_harness import LOOKS_AROUND, SLEEPS, Harness, Program, until, whole_log
 from headway.units import MIB
 
 
@@ -266,8 +267,8 @@ def test_the_environment_is_what_was_given(
     runtime, spec, _ = harness.ended(shell("env; ulimit -c; grep NoNewPrivs /proc/self/status"))
     lines = whole_log(runtime, spec.name).decode().splitlines()
     keys = {line.split("=")[0] for line in lines if "=" in line} - {"PWD", "_", "OLDPWD", "SHLVL"}
-    assert keys == {"PATH", "PYTHONPATH", "HOME", "LANG", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
-                    "HEADWAY_CONTAINER", "GIVEN"}  # fmt: skip
+    assert keys == {"PATH", "PYTHONPATH", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+                    "HEADWAY_CONTAINER", "GIVEN", *surroundings("", {})}  # fmt: skip
     assert "GIVEN=a value with spaces" in lines
     assert "CUDA_VISIBLE_DEVICES=" in lines
     assert "0" in lines
@@ -275,6 +276,17 @@ def test_the_environment_is_what_was_given(
     folder = harness.folder / harness.site / "containers" / spec.name
     assert not (folder / "env.json").exists()
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives programs places of their own")
+def test_a_user_of_the_site_has_a_name_a_home_and_shared_memory(harness: Harness) -> None:
+    user = "2100000000:2100000000"
+    runtime, spec, _ = harness.ended(shell(LOOKS_AROUND), user=user)
+    assert whole_log(runtime, spec.name).decode().split("\n")[:3] == [
+        "headway",
+        "2100000000",
+        "may write",
+    ]
 
 
 def test_forked_workers_are_not_killed_for_shared_memory(harness: Harness) -> None:
