@@ -17,12 +17,13 @@ from headway.clock import Clock
 from headway.errors import shown
 from headway.estimate.remaining.remaining_time import RemainingBasis
 from headway.model.profile import Profile
-from headway.model.run import Measurement, Prediction
+from headway.model.run import Measurement, Prediction, Span
 from headway.model.run_warning import RunWarning, Silent
 from headway.model.session import session_link
 from headway.profile.text import rows, summary
 from headway.run.follow import Watched
 from headway.units import format_duration
+from headway.views.progress_text import BY_OTHERS, left_text, place_text, unknown_text
 from headway.views.run_document import comparison
 
 _UPDATE_EVERY_S = 2.0
@@ -95,7 +96,8 @@ class Display:
     def _update(self, now: Watched, *, over: bool) -> None:
         self._updated = True
         try:
-            self._bar.show(_share(now))
+            if now.done_frac is not None:
+                self._bar.show(round(100.0 * now.done_frac, 1))
             self._line.show(_line(now, over=over) + self._below)
             self._warned |= {(each.failure.kind, each.failure.gpu): each for each in now.warnings}
             if self._warned:  # no artifact of them as long as nothing went wrong
@@ -104,34 +106,25 @@ class Display:
             self._logger.debug("progress could not be shown: %s", error)
 
 
-def _share(now: Watched) -> float:
-    """Percent done: by iterations where known, else by time."""
-    if now.done_frac is not None:
-        return round(100.0 * now.done_frac, 1)
-    if now.remaining is not None and now.remaining.remaining_s is not None:
-        whole_s = now.elapsed_s + now.remaining.remaining_s
-        return round(100.0 * now.elapsed_s / whole_s, 1) if whole_s > 0 else 0.0
-    return 0.0
-
-
 def _line(now: Watched, *, over: bool = False) -> str:
     """How the run stands; once its container has ended (*over*), how far it came."""
     parts = [f"{'ran' if over else 'running'} for {format_duration(now.elapsed_s)}"]
     if now.point is not None:
-        done = now.point.iteration if now.point.iteration is not None else now.point.epoch
-        of = f" of {now.point.total}" if now.point.total else ""
-        parts.append(f"at {done:g}{of}" if done is not None else "")
+        parts.append(place_text(now.point))
         parts += [f"{shown(name, 40)[1:-1]} {v:.4g}" for name, v in now.point.metrics.items()][:6]
     if over:
         return ", ".join(part for part in (*parts, "**it has ended**") if part)
+    if now.point is not None and now.done_frac is None and parts[1]:
+        parts.append(unknown_text(now.per_s))
     left = now.remaining
-    if left is not None and left.remaining_s is not None:
-        spread = ""
-        if left.low_s is not None and left.high_s is not None:
-            spread = f" ({format_duration(left.low_s)} to {format_duration(left.high_s)})"
-        parts.append(f"**{format_duration(left.remaining_s)} left**{spread}")
-    else:
+    if left is None or left.remaining_s is None or left.low_s is None or left.high_s is None:
         parts.append("remaining time not known yet")
+    elif now.done_frac is None:
+        span = Span(left.low_s, left.remaining_s, left.high_s)
+        parts.append(f"**{left_text(span, is_range=True)}**, {BY_OTHERS}")
+    else:
+        spread = f"{format_duration(left.low_s)} to {format_duration(left.high_s)}"
+        parts.append(f"**{format_duration(left.remaining_s)} left** ({spread})")
     if left is not None and left.basis is RemainingBasis.STALLED:
         parts.append(f"**no progress for {left.overdue:.0f} expected reports**")
     parts += [f"**{_WORDS[each.failure.kind]}**" for each in now.warnings]

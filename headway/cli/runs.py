@@ -104,9 +104,6 @@ def _run_row(view: dict[str, Any]) -> list[str]:
 
     again = f" (attempt {view['attempt']})" if view["attempt"] > 1 else ""
     at = view["submitted_at"]
-    progress = [] if view["done_frac"] is None else [f"{view['done_frac']:.0%}"]
-    if view["remaining_s"] is not None:
-        progress.append(_left(view["remaining_s"], view["remaining_cost"]))
     return [
         view["run_id"][:8],
         view["name"],
@@ -115,17 +112,9 @@ def _run_row(view: dict[str, Any]) -> list[str]:
         (view["node"] or "") + (f", {view['size']}" if view["size"] else ""),
         f"{datetime.fromisoformat(at).astimezone():%d %b %H:%M}" if at else "",
         "" if view["duration_s"] is None else format_duration(view["duration_s"]),
-        ", ".join(progress),
+        view["progress_text"] or "",
         (view["exit"] or {}).get("message") or view["reason"],
     ]
-
-
-def _left(remaining_s: float, cost: float | None) -> str:
-    """How long a run still takes, and what that costs where the site has prices."""
-    from headway.units import format_duration
-
-    left = f"{format_duration(remaining_s)} left"
-    return f"{left} for {cost:.2f}" if cost else left
 
 
 @click.command()
@@ -165,12 +154,9 @@ def _standing(view: dict[str, Any]) -> str:
         return str(view["reason"])
     seen = view["progress"]
     done = seen["iteration"] if seen["iteration"] is not None else seen["epoch"]
-    parts = (
-        [] if done is None else [f"at {done:g}" + (f" of {seen['total']}" if seen["total"] else "")]
-    )
+    parts = [f"at {done:g} of {seen['total']}"] if done is not None and seen["total"] else []
     parts += [f"{name} {value:.4g}" for name, value in list(seen["metrics"].items())[:3]]
-    if seen["remaining_s"] is not None:
-        parts.append(_left(seen["remaining_s"], view.get("remaining_cost")))
+    parts += [view["progress_text"]] if view["progress_text"] else []
     return ", ".join(parts) or "no progress has been read from its log yet"
 
 

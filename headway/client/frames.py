@@ -31,13 +31,16 @@ TRACES = {
 }
 RUNS = {
     **dict.fromkeys(("run_id", "name", "owner", "team", "state", "reason", "node"), TEXT),
-    **dict.fromkeys(("exit", "predicted_basis"), TEXT),
+    **dict.fromkeys(("exit", "predicted_basis", "progress_text"), TEXT),
     "attempt": COUNT,
     **dict.fromkeys(("submitted_at", "started_at", "ended_at"), MOMENT),
     **dict.fromkeys(
         ("duration_s", "runtime_s", "predicted_s", "predicted_low_s", "predicted_high_s"), NUMBER
     ),
-    **dict.fromkeys(("done_frac", "remaining_s", "remaining_cost"), NUMBER),
+    **dict.fromkeys(
+        ("done_frac", "remaining_s", "remaining_low_s", "remaining_high_s", "remaining_cost"),
+        NUMBER,
+    ),
 }
 CURVE = {"t_s": NUMBER, "iteration": COUNT, "epoch": NUMBER, "total": COUNT}
 USAGE = {"team": TEXT, "user": TEXT, "runs": COUNT}

@@ -129,7 +129,9 @@ def runs_of(site: Site, server: PrefectServer) -> APIRouter:
     return router
 
 
-_FAR = ("elapsed_s", "done_frac", "remaining_s")
+_FAR = (
+    "elapsed_s", "done_frac", "remaining_s", "remaining_low_s", "remaining_high_s", "progress_text",
+)  # fmt: skip
 _POINT = ("iteration", "epoch", "total", "metrics")
 
 

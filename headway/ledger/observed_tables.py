@@ -62,6 +62,7 @@ class ProgressSnapshotRow(SQLModel, table=True):
     __table_args__ = (
         CheckConstraint("done_frac BETWEEN 0 AND 1", name="standing_share"),
         CheckConstraint("remaining_s >= 0", name="standing_remaining_not_negative"),
+        at_least("per_s", 0),
     )
     run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
     attempt: int
@@ -72,6 +73,10 @@ class ProgressSnapshotRow(SQLModel, table=True):
     low_s: float | None = None
     high_s: float | None = None
     phase: str = ""
+    iteration: int | None = Field(default=None, sa_type=BigInteger)
+    epoch: float | None = None
+    total: int | None = Field(default=None, sa_type=BigInteger)
+    per_s: float | None = None
 
 
 class ProgressRow(SQLModel, table=True):

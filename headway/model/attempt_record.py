@@ -63,3 +63,9 @@ class ProgressSnapshot:
     high_s: float | None = None
     phase: str = ""
     """What it does before its program starts, such as making its environment."""
+    iteration: int | None = None
+    """Where it is: as in `ProgressPoint`, as the next two."""
+    epoch: float | None = None
+    total: int | None = None
+    per_s: float | None = None
+    """Iterations a second of late, or epochs where no iterations are known."""

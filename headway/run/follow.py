@@ -66,6 +66,8 @@ class Watched:
     """Those that began since it was last told; each is in one `Watched` only."""
     phase: str = ""
     """What it does before its program starts; empty once that runs."""
+    per_s: float | None = None
+    """Iterations a second, or epochs where no iterations are known."""
 
     @property
     def done_frac(self) -> float | None:
@@ -228,7 +230,7 @@ class Follower:
         since = self._status.started_at
         if since is None or not self.writes_in:
             return None
-        return WrittenProgress(self.writes_in, self.clock, since, self.epochs)
+        return WrittenProgress(self.writes_in, self.clock, since, self.epochs, self.iterations)
 
     def follow(self) -> Followed:
         """Follow the container to its end.
@@ -326,6 +328,7 @@ class Follower:
             found.going_on,
             found.begun,
             self._log.phase,
+            self._remaining.per_s,
         )
 
     def _must_stop(self, now_s: float) -> bool:

@@ -69,7 +69,7 @@ class AttemptUpkeep:
 
     def keep_snapshot(self, now: Watched) -> None:
         """Keep in the ledger how far the run is."""
-        left = now.remaining
+        left, point = now.remaining, now.point or ProgressPoint(now.elapsed_s)
         self._site.ledger.progress_snapshots.keep(
             self._lease.fence,
             ProgressSnapshot(
@@ -82,6 +82,10 @@ class AttemptUpkeep:
                 low_s=left.low_s if left else None,
                 high_s=left.high_s if left else None,
                 phase=now.phase,
+                iteration=point.iteration,
+                epoch=point.epoch,
+                total=point.total,
+                per_s=now.per_s,
             ),
         )
 

@@ -71,7 +71,9 @@ class _Source:
         self.offset, self.skip, self.taken = 0, self.skip + self.taken, 0
         self.reader = self.kind.new_reader()
 
-    def advance(self, record: Record, t_s: float, epochs: int | None) -> ProgressPoint:
+    def advance(
+        self, record: Record, t_s: float, epochs: int | None, iterations: int | None
+    ) -> ProgressPoint:
         """Where the run is by *record*; never behind where it was by the same series."""
         before = self.point or ProgressPoint(t_s)
         iteration = _later(before.iteration, record.iteration)
@@ -82,6 +84,8 @@ class _Source:
         elif epochs and record.total is None and record.epoch_done and record.iteration:
             in_all = record.iteration * epochs / record.epoch_done
             total = round(in_all) if in_all <= MAX_COUNT else None
+        elif total is None:
+            total = iterations
         if total is not None:
             total = max(total, iteration or 1)
         self.states_total |= record.total is not None
@@ -106,6 +110,8 @@ class WrittenProgress:
     """When its container started: what was written before is nothing of its own."""
     epochs: int | None = None
     """So many it trains for; None where the job does not say."""
+    iterations: int | None = None
+    """The same of iterations."""
     _sources: dict[tuple[Path, str, str], _Source] = field(default_factory=dict)
     """The one that is read next comes first."""
     counting: _Source | None = None
@@ -222,7 +228,7 @@ class WrittenProgress:
                 if t_s < -1.0:
                     continue  # of an earlier attempt, or no time at all
                 t_s = max(0.0, min(t_s, elapsed_s))
-            now, metrics = source.advance(record, t_s, self.epochs), record.metrics
+            now, metrics = source.advance(record, t_s, self.epochs, self.iterations), record.metrics
             if held is not None:
                 in_one_second = record.wall_s is not None and int(held.t_s) == int(now.t_s)
                 if in_one_second or _place(now) == _place(held):

@@ -68,9 +68,7 @@ def run_view(
         "duration_s": _lasted_s(record) if running_s is None else running_s,
         "runtime_s": record.measurement.runtime_s if record and record.measurement else None,
         **_predicted(record.prediction if record else None),
-        "done_frac": progress.done_frac if progress else None,
-        "remaining_s": progress.remaining_s if progress else None,
-        "remaining_cost": progress.remaining_cost if progress else None,
+        **(fields(progress, *_FAR) if progress else dict.fromkeys(_FAR)),
         "url": f"/runs/flow-run/{seen.run_id}",
     }
 
@@ -192,6 +190,10 @@ def _straggler(found: Straggler | None) -> dict[str, Any] | None:
     return {**fields(found.pace, "rank", "node"), **fields(found, "lost_s", "text")}
 
 
+_FAR = (
+    "done_frac", "remaining_s", "remaining_low_s", "remaining_high_s", "remaining_cost",
+    "progress_text",
+)  # fmt: skip
 _PACE = ("rank", "node", "step_s", "data_s", "steps", "host_busy_frac")
 _QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")
 _STAGED = (

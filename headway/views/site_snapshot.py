@@ -8,12 +8,13 @@ from headway.estimate.usual import LOOKED_AT, Usual
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Lease
-from headway.model.run import RunState
+from headway.model.run import RunState, Span
 from headway.model.run_warning import RunWarning
 from headway.model.staged import CacheUse
 from headway.model.start_forecast import StartForecast
 from headway.scheduler.snapshot import left_of, usual_of
 from headway.site import Site
+from headway.views.progress_text import progress_text
 
 JUDGED_RUNS = 100
 """Newest ended runs by which estimates are judged."""
@@ -26,11 +27,41 @@ class RunProgress:
     """How far one running run is; None where its log does not tell."""
 
     record: RunRecord
-    elapsed_s: float | None
-    done_frac: float | None
-    remaining_s: float | None
-    phase: str = ""
-    """What it does before its program starts; empty once that runs."""
+    elapsed_s: float | None = None
+    left: Span | None = None
+    """How long it still takes, by its log or by how long runs like it lasted."""
+    far: ProgressSnapshot | None = None
+    """What was last said of this attempt."""
+
+    @property
+    def done_frac(self) -> float | None:
+        """Share of its iterations or epochs done."""
+        return self.far.done_frac if self.far else None
+
+    @property
+    def remaining_s(self) -> float | None:
+        """The middle of how long it still takes."""
+        return self.left.median_s if self.left else None
+
+    @property
+    def remaining_low_s(self) -> float | None:
+        """The lower end of its 80 % interval."""
+        return self.left.low_s if self.left else None
+
+    @property
+    def remaining_high_s(self) -> float | None:
+        """The upper end of it."""
+        return self.left.high_s if self.left else None
+
+    @property
+    def phase(self) -> str:
+        """What it does before its program starts; empty once that runs."""
+        return self.far.phase if self.far else ""
+
+    @property
+    def progress_text(self) -> str:
+        """How far it is, for people; empty where nothing is known."""
+        return progress_text(self.far, self.left, self.remaining_cost)
 
     @property
     def remaining_cost(self) -> float | None:
@@ -95,7 +126,7 @@ def progress_of_runs(site: Site, records: Sequence[RunRecord]) -> list[RunProgre
     ledger = site.ledger
     following = [r for r in records if r.state is RunState.RUNNING]
     if not following:
-        return [RunProgress(record, None, None, None) for record in records]
+        return [RunProgress(record) for record in records]
     running = ledger.runs.all(states=(RunState.RUNNING,))
     said = ledger.progress_snapshots.of([r.run_id for r in (*following, *running)])
     shared = site.policy_settings.share_past_runs
@@ -108,9 +139,8 @@ def _progress(
     record: RunRecord, last: ProgressSnapshot | None, usual: Usual, now: datetime
 ) -> RunProgress:
     if record.state is not RunState.RUNNING or record.started_at is None:
-        return RunProgress(record, None, None, None)
+        return RunProgress(record)
     elapsed_s = max((now - record.started_at).total_seconds(), 0.0)
-    done = last.done_frac if last is not None and last.attempt == record.attempt else None
-    left = left_of(record, last, usual, now)  # what the queue goes by, too
-    phase = last.phase if last is not None and last.attempt == record.attempt else ""
-    return RunProgress(record, elapsed_s, done, None if left is None else left.median_s, phase)
+    far = last if last is not None and last.attempt == record.attempt else None
+    # What the queue goes by, too.
+    return RunProgress(record, elapsed_s, left_of(record, last, usual, now), far)

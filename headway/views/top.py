@@ -45,7 +45,7 @@ def _run(progress: RunProgress, warnings: Sequence[RunWarning]) -> dict[str, Any
     run_id = progress.record.run_id
     return {
         **fields(progress.record, "run_id", "name", "owner", "team", "node", "array_id"),
-        **fields(progress, "elapsed_s", "done_frac", "remaining_s"),
+        **fields(progress, "elapsed_s", "done_frac", "remaining_s", "progress_text"),
         "warnings": [warning_view(each) for each in warnings if each.failure.run_id == run_id],
     }
 
@@ -115,7 +115,7 @@ def _runs(runs: Sequence[dict[str, Any]], arrays: Sequence[dict[str, Any]]) -> T
             _plain(run["node"] or ""),
             bar(run["done_frac"], 1.0),
             _duration(run["elapsed_s"]),
-            _duration(run["remaining_s"]),
+            run["progress_text"] or "–",
         )
         for warning in run["warnings"]:
             table.add_row(_plain(f"  {warning['kind']}: it {warning['text']}", style="yellow"))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headway.clock import Clock
 from headway.errors import GatewayRefused, SiteUnreachable, may_come_back
-from headway.units import format_duration
 from headway.views.terminal import log_line, plain
 
 if TYPE_CHECKING:
@@ -136,8 +135,8 @@ class _Watch:
                 self._print(log_line(shown))
 
     def _show_progress(self, view: dict[str, Any]) -> None:
-        left_s, point = view["remaining_s"], view["progress"]
-        says = ["remaining time not known yet" if left_s is None else _left(left_s)]
+        point = view["progress"]
+        says = [view["progress_text"] or "remaining time not known yet"]
         done = total = None
         if point is not None:
             metrics = list(point["metrics"].items())[:3]
@@ -160,10 +159,6 @@ class _Watch:
         from rich.text import Text  # noqa: PLC0415 - only for people who watch
 
         self._progress.console.print(Text(line), soft_wrap=True)  # no markup
-
-
-def _left(seconds: float) -> str:
-    return f"{format_duration(seconds)} left"
 
 
 def state_line(view: dict[str, Any]) -> str:

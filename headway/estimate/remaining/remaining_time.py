@@ -122,6 +122,14 @@ class RemainingTime:
         history = self._history
         return history.total is not None and history.done < 0.995 * history.total
 
+    @property
+    def per_s(self) -> float | None:
+        """Units a second, start-up left out; None before there is one interval."""
+        seen = without_report_at_begin(self._history.intervals())
+        settled = seen.since(startup_entries(seen))
+        took_s = float(settled.units @ settled.unit_s)
+        return float(settled.units.sum()) / took_s if took_s > 0.0 else None
+
     def at(self, t_s: float) -> RemainingEstimate:
         """What is left at *t_s*, which is at or after the last update."""
         history = self._history

@@ -4,7 +4,7 @@ import { Refused, act, get, log, picture } from "./api.js";
 import { curve } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
 import { tone } from "./runs.js";
-import { NOT_KNOWN, clock, duration, left, number, percent, size, start } from "./words.js";
+import { NOT_KNOWN, clock, duration, number, size, start } from "./words.js";
 
 const MOST_PICTURES = 6;
 const LARGEST_PICTURE = 4 * 1024 * 1024;
@@ -26,10 +26,9 @@ function head(run) {
   const over = run.ended_at !== null;
   const button = (verb, path) => h("button", { id: `do-${verb}`, onclick: () => asked(verb, run, path) }, verb);
   const fact = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
-  const far = run.remaining_s === null ? "" : `${percent(run.done_frac)} done, ${left(run)}`;
   return h("div", {},
     h("h2", {}, run.name, " ", h("span", { class: tone(run.state) }, run.state)),
-    h("p", {}, far || run.exit?.message || run.reason || ""),
+    h("p", {}, run.progress_text || run.exit?.message || run.reason || ""),
     h("p", { class: "soft" }, `${run.owner ?? "owner not known"}, team ${run.team ?? NOT_KNOWN}; submitted ${clock(run.submitted_at)}; `
       + `attempt ${run.attempt}${run.node ? ` on ${run.node}` : ""}${run.size ? `, ${run.size}` : ""}; ${duration(run.duration_s)}`
       + (run.lease?.ports ?? []).map((own, at) => `; port ${own} at 127.0.0.1:${run.lease.host_ports[at]} of the node`).join("")),

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { counts } from "./array.js";
 import { h, redraw, runLink, table } from "./dom.js";
-import { NOT_KNOWN, clock, duration, left, percent } from "./words.js";
+import { NOT_KNOWN, clock, duration } from "./words.js";
 
 let mine = true;
 
@@ -14,7 +14,7 @@ export async function runsView(place) {
   const rows = runs.map((run) => [
     runLink(run.run_id, run.name), h("span", { class: tone(run.state) }, run.state), run.owner ?? NOT_KNOWN,
     run.node ?? NOT_KNOWN, clock(run.submitted_at), duration(run.duration_s),
-    run.remaining_s === null ? "" : `${percent(run.done_frac)}, ${left(run)}`, run.exit?.message ?? run.reason ?? ""]);
+    run.progress_text ?? "", run.exit?.message ?? run.reason ?? ""]);
   redraw(place, h("h2", {}, "Runs"), h("div", { class: "filters" }, choose(true, "Mine"), choose(false, "All that I may see")),
     arrays.length ? [h("h3", {}, "Arrays"), arrayTable(arrays), h("h3", {}, "Single runs")] : null,
     table("Runs", [["run", "name"], ["state"], ["owner"], ["node"], ["submitted"], ["took", "n"], ["progress"], ["what it says", "wide"]],

@@ -65,7 +65,7 @@ function running(runs) {
     run.owner || NOT_KNOWN, run.node ?? NOT_KNOWN,
     run.done_frac === null ? NOT_KNOWN
       : h("span", {}, h("progress", { max: 1, value: run.done_frac, "aria-label": `${run.name} is done by` }), ` ${percent(run.done_frac)}`),
-    duration(run.elapsed_s), duration(run.remaining_s)]);
+    duration(run.elapsed_s), run.progress_text || NOT_KNOWN]);
   return table("Running", [["run", "name"], ["owner"], ["node"], ["done"], ["for", "n"], ["remaining", "n"]], rows, "Nothing runs.");
 }
 

@@ -21,9 +21,6 @@ export function duration(seconds) {
   return `${Math.round(minutes / 1440)} days`;
 }
 
-export const left = (run) =>
-  `${duration(run.remaining_s)} left${run.remaining_cost ? ` for ${run.remaining_cost.toFixed(2)}` : ""}`;
-
 export function clock(iso) {
   if (!iso) return NOT_KNOWN;
   const at = new Date(iso);

@@ -11,7 +11,7 @@ from prefect.client.schemas.actions import ArtifactUpdate
 
 from flows import display as module
 from flows import page
-from flows.display import Display, _line, _share, warnings_text
+from flows.display import Display, _line, warnings_text
 from headway.estimate.remaining.remaining_time import RemainingBasis, RemainingEstimate
 from headway.model.progress import ProgressPoint
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
@@ -27,20 +27,29 @@ HALF = Watched(
 
 def test_the_line_says_where_the_run_is_and_what_is_left() -> None:
     assert _line(HALF) == (
-        "running for 30 s, at 50 of 100, loss 0.25, **30 s left** (28 s to 33 s)"
+        "running for 30 s, at iteration 50 of 100, loss 0.25, **30 s left** (28 s to 33 s)"
     )
     unknown = Watched(3.0, None, RemainingEstimate(None, None, None))
     assert _line(unknown) == "running for 3.0 s, remaining time not known yet"
 
 
 def test_a_run_that_has_ended_has_no_time_left() -> None:
-    assert _line(HALF, over=True) == "ran for 30 s, at 50 of 100, loss 0.25, **it has ended**"
+    assert (
+        _line(HALF, over=True)
+        == "ran for 30 s, at iteration 50 of 100, loss 0.25, **it has ended**"
+    )
 
 
-def test_the_bar_goes_by_iterations_else_by_time() -> None:
-    assert _share(HALF) == 50.0
-    assert _share(Watched(30.0, None, RemainingEstimate(90.0, None, None))) == 25.0
-    assert _share(Watched(30.0, None, RemainingEstimate(None, None, None))) == 0.0
+def test_where_no_total_is_known_the_line_says_so() -> None:
+    point = ProgressPoint(29.0, iteration=1000)
+    alone = Watched(30.0, point, RemainingEstimate(None, None, None), per_s=34.5)
+    assert _line(alone) == (
+        "running for 30 s, at iteration 1,000, 34/s; how many there will be is not known, "
+        "remaining time not known yet"
+    )
+    assert _line(alone, over=True) == "ran for 30 s, at iteration 1,000, **it has ended**"
+    by_others = Watched(30.0, point, RemainingEstimate(60.0, 20.0, 200.0))
+    assert _line(by_others).endswith("**20 s to 3 min 20 s left**, as long as runs like it lasted")
 
 
 def test_a_metric_with_a_hostile_name_stays_in_its_line() -> None:

@@ -29,12 +29,14 @@ BEGAN = datetime(2020, 1, 1, tzinfo=UTC)
 class Files:
     """The outputs of a run that began long ago, and who reads them."""
 
-    def __init__(self, folder: Path, epochs: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, epochs: int | None = None, iterations: int | None = None
+    ) -> None:
         self.top = folder / "outputs"
         self.top.mkdir()
         self.elapsed_s = 0.0
         places = [(folder, "outputs"), (folder, "no such folder")]
-        self.progress = WrittenProgress(places, FakeClock(), BEGAN, epochs)
+        self.progress = WrittenProgress(places, FakeClock(), BEGAN, epochs, iterations)
 
     def write(self, name: str, data: str | bytes, mode: str = "ab") -> None:
         path = self.top / name
@@ -122,6 +124,16 @@ def test_epochs_of_keras_are_done_when_they_are_told(tmp_path: Path) -> None:
     assert said(files.read()) == [(None, 1.0, 8, {"accuracy": 0.5, "loss": 1.0})]
     files.write("training.log", "0.8\n")
     assert said(files.read()) == [(None, 2.0, 8, {"accuracy": 0.6, "loss": 0.8})]
+
+
+def test_a_file_that_tells_steps_alone_has_the_total_of_the_commands_options(
+    tmp_path: Path,
+) -> None:
+    files = Files(tmp_path, iterations=1200)
+    files.write("metrics.csv", "step,loss\n300,0.9\n600,0.8\n")
+    assert said(files.read())[-1] == (600, None, 1200, {"loss": 0.8})
+    files.write("metrics.csv", "1500,0.7\n")
+    assert said(files.read())[-1] == (1500, None, 1500, {"loss": 0.7})
 
 
 def test_lightning_tells_by_its_epochs_how_many_steps_there_will_be(tmp_path: Path) -> None:
@@ -246,7 +258,9 @@ def test_any_bytes_end_in_silence_and_not_in_an_error(files: Files) -> None:
 class Both:
     """A log and files, read by one who is told by both."""
 
-    def __init__(self, folder: Path, epochs: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, epochs: int | None = None, iterations: int | None = None
+    ) -> None:
         self.files = Files(folder, epochs)
         self.remaining = RemainingTime()
         self.log = b""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headway.estimate.remaining.diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
-from headway.model.attempt_record import AttemptRecord
+from headway.model.attempt_record import AttemptRecord, ProgressSnapshot
 from headway.model.lease import Admit, Basis, Demand, Sharing
 from headway.model.number_range import NumberRange
 from headway.model.run import (
@@ -17,6 +17,7 @@ from headway.model.run import (
     Prediction,
     RunState,
     Sized,
+    Span,
     Step,
     StepState,
 )
@@ -75,7 +76,7 @@ WARNING = RunWarning(2, FAILURE, NOON)
 KEYS = {
     "run_id", "name", "owner", "team", "state", "reason", "node", "runtime", "attempt", "size",
     "exit", "submitted_at", "started_at", "ended_at", "duration_s", "done_frac", "remaining_s",
-    "remaining_cost", "url", "runtime_s",
+    "remaining_low_s", "remaining_high_s", "remaining_cost", "progress_text", "url", "runtime_s",
     "predicted_s", "predicted_low_s", "predicted_high_s", "predicted_basis",
 }  # fmt: skip
 NOTHING = RunHistory(
@@ -102,11 +103,14 @@ def test_whose_run_it_is_the_ledger_says_and_nobody_else() -> None:
 
 
 def test_a_run_is_listed_with_how_long_and_how_far() -> None:
-    running = RunProgress(RECORD, elapsed_s=9.0, done_frac=0.5, remaining_s=10.0)
-    before = replace(running, phase="making the environment")
+    far = ProgressSnapshot("id-1", 2, NOON, 9.0, done_frac=0.5)
+    running = RunProgress(RECORD, 9.0, Span(8.0, 10.0, 20.0), far)
+    before = replace(running, far=replace(far, phase="making the environment"))
     assert run_view(SEEN, RECORD, before)["reason"] == "making the environment"
     view = run_view(SEEN, RECORD, running)
     assert (view["duration_s"], view["done_frac"], view["remaining_s"]) == (9.0, 0.5, 10.0)
+    assert (view["remaining_low_s"], view["remaining_high_s"]) == (8.0, 20.0)
+    assert view["progress_text"] == "50%, 8.0 s to 20 s left"
     ended = replace(RECORD, ended_at=NOON + timedelta(seconds=75))
     assert run_view(SEEN, ended)["duration_s"] == 75.0
     assert run_view(SEEN, RECORD)["duration_s"] is None
@@ -121,7 +125,7 @@ def test_what_is_left_costs_its_part_of_what_was_predicted() -> None:
         (replace(said, cost=None), 25.0, None),
     ):
         record = replace(RECORD, prediction=prediction)
-        running = RunProgress(record, elapsed_s=200.0, done_frac=None, remaining_s=left_s)
+        running = RunProgress(record, 200.0, left_s and Span(left_s, left_s, left_s))
         assert run_view(SEEN, record, running)["remaining_cost"] == cost
 
 

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headway.estimate.physics import shipped
 from headway.ledger.records import NodeRecord, RunRecord
+from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import GpuGrant, Lease
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
@@ -104,7 +105,11 @@ def test_what_is_not_known_is_absent_not_zero() -> None:
 
 
 def test_a_name_with_quotes_and_newlines_is_escaped() -> None:
-    standing = RunProgress(run(RunState.RUNNING, name='a"\n\\b', node="node-a"), 10.0, 0.5, None)
+    standing = RunProgress(
+        run(RunState.RUNNING, name='a"\n\\b', node="node-a"),
+        10.0,
+        far=ProgressSnapshot("r1", 1, NOON, 10.0, done_frac=0.5),
+    )
     got = samples(snapshot(None, running=[standing]))
     assert got["headway_run_progress_ratio", 'node-a,a"\n\\b,r1'] == 0.5
     assert not [key for key in got if key[0] == "headway_run_remaining_seconds"]
@@ -113,7 +118,7 @@ def test_a_name_with_quotes_and_newlines_is_escaped() -> None:
 def test_a_running_run_keeps_what_was_said_before_its_start() -> None:
     said = Prediction(runtime_s=90.0, runtime_low_s=70.0, runtime_high_s=None)
     record = run(RunState.RUNNING, name="a", node="node-a", prediction=said)
-    got = samples(snapshot(None, running=[RunProgress(record, 10.0, None, None)]))
+    got = samples(snapshot(None, running=[RunProgress(record, 10.0)]))
     assert got["headway_run_predicted_runtime_seconds", "node-a,a,r1"] == 90
     assert got["headway_run_predicted_runtime_low_seconds", "node-a,a,r1"] == 70
     assert not [key for key in got if key[0] == "headway_run_predicted_runtime_high_seconds"]
@@ -121,7 +126,7 @@ def test_a_running_run_keeps_what_was_said_before_its_start() -> None:
 
 def test_a_silent_failure_is_a_series_of_its_run() -> None:
     failure = SilentFailure(Silent.GPU_UNUSED, "r1", "GPU-0", 0.0, 0.02, "idles")
-    standing = RunProgress(run(RunState.RUNNING, name="a", node="node-a"), 10.0, None, None)
+    standing = RunProgress(run(RunState.RUNNING, name="a", node="node-a"), 10.0)
     seen = snapshot(None, running=[standing], warnings=[RunWarning(1, failure, NOON)])
     assert samples(seen)["headway_run_warning", "GPU-0,gpu_unused,node-a,a,r1"] == 1
 

@@ -23,6 +23,7 @@ NODE = {
 WARNED = {"kind": "gpu_unused", "text": "holds GPU-0, which was 0.0% busy"}
 RUN = {
     "name": "otter", "node": "node-a", "elapsed_s": 90.0, "done_frac": 0.25, "remaining_s": None,
+    "progress_text": "25%, 2 to 9 min left",
     "warnings": [WARNED], "array_id": None,
 }  # fmt: skip
 MEMBER = RUN | {"name": "sweep-7", "array_id": "a1"}
@@ -46,7 +47,7 @@ def test_everything_is_in_the_picture() -> None:
     text = out.getvalue()
     for part in (
         "node-a", "50%", "gpu0  V100", "lost: NVML error 15", "gpu_unused: it holds GPU-0",
-        "otter", "25%", "needs 3 GPUs",
+        "otter", "2 to 9 min left", "needs 3 GPUs",
         "sweep (1000 members): 990 wait, 1 run, 8 ended well, 1 failed",
         "and 989 more of its array",
         "not known: nothing is known of how long otter runs",
