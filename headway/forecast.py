@@ -6,9 +6,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from headway.estimate.features import from_job
+from headway.estimate.framework_memory import host_guess
 from headway.estimate.gpu_prior import gpu_memory_guess
 from headway.estimate.physics import Tables
-from headway.estimate.prior import demand_for, guessed_host_bytes
+from headway.estimate.prior import demand_for
 from headway.estimate.recall import RECENT, of_any, said_of
 from headway.estimate.usual import LOOKED_AT, Found, Usual, instead_of_prior, kind_of
 from headway.ledger.records import NodeRecord
@@ -239,7 +240,7 @@ class Forecaster:
             job,
             needs,
             dataset_bytes,
-            host_guess_bytes=guessed_host_bytes(job.gpus, spaces),
+            host_guess=host_guess(job, job.gpus, spaces),
             gpu_guess_bytes=guess and guess.upper_bytes,
         )
         demand = within(raised(demand, override), spaces, job.nodes)

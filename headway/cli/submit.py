@@ -191,7 +191,7 @@ def _say_what_would_happen(view: dict[str, Any], members: int) -> None:
         say(f"the first of its {members} members; the others follow as places come free:")
 
     said = view["predicted"]
-    basis = _BASES[view["host_memory_basis"]]
+    basis = view["host_memory_why"] or _BASES[view["host_memory_basis"]]
     print_table(
         ["", ""],
         [

@@ -6,6 +6,7 @@ from typing import Any
 
 from headway.client.connection import Connection, Json
 from headway.code.folder import Sent, pack
+from headway.code.framework import framework_of
 from headway.errors import GatewayUnreachable
 from headway.model.code_frames import joined
 from headway.model.sent_files import Manifest
@@ -36,7 +37,18 @@ def with_code(gateway: Connection, job: Mapping[str, Any], *, sent: Sent | None)
     team = str(job.get("team") or "")
     team = "" if team == "default" else team  # what a form fills in names nobody
     code = send_code(gateway, Path(str(workdir)), team=team, sent=sent)
-    return {**job, "workdir": "", "code": code}
+    return with_framework({**job, "workdir": "", "code": code}, Path(str(workdir)))
+
+
+def with_framework(job: Json, folder: Path) -> Json:
+    """*job* with the framework that its code in *folder* imports, where it does not name one."""
+    training, command = job.get("training") or {}, job.get("command") or []
+    if not isinstance(training, dict) or training.get("framework") or isinstance(command, str):
+        return job
+    found = framework_of(
+        folder, [str(word) for word in command], str(job.get("requirements") or "")
+    )
+    return {**job, "training": {**training, "framework": found}} if found else job
 
 
 def _missing(gateway: Connection, manifest: Manifest, team: str) -> set[str]:

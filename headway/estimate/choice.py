@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headway.estimate.features import from_job
+from headway.estimate.framework_memory import host_guess
 from headway.estimate.gpu_prior import gpu_memory_guess
-from headway.estimate.prior import demand_for, guessed_host_bytes
+from headway.estimate.prior import demand_for
 from headway.estimate.recall import said_of
 from headway.estimate.shares import Shares, shares_of
 from headway.estimate.usual import Found, instead_of_prior
@@ -156,7 +157,7 @@ def options(
             job,
             prediction,
             dataset_bytes,
-            host_guess_bytes=guessed_host_bytes(way.gpus // way.node_count, there),
+            host_guess=host_guess(job, way.gpus // way.node_count, there),
             gpu_guess_bytes=guess and guess.upper_bytes,
         )
         demand = _within(demand, way, there, job, short)

@@ -7,27 +7,20 @@ and more after it was killed for it; and a GPU to itself.
 """
 
 import math
-from collections.abc import Iterable
 
+from headway.estimate.framework_memory import NOTHING_KNOWN, HostGuess
 from headway.model.job import TrainingJob
 from headway.model.lease import ANY_PORT, Basis, Demand, Sharing
-from headway.model.node import NodeSpace
 from headway.model.run import Prediction
 from headway.model.session import needs_free_port
-from headway.units import GIB, MIB
+from headway.units import MIB
 
 HOST_FACTOR = 10
 """Bytes of host memory for each byte of data set."""
-HOST_FLOOR_BYTES = 512 * MIB
-"""The least of any rule: an interpreter with a framework loaded needs so much."""
+_LEAST_GUESS = HostGuess(512 * MIB, NOTHING_KNOWN)
 LEAST_BYTES = 64 * MIB
 """The least that runs of before can say: next to a tighter bound a program that was changed a
 little is killed, and nobody could use what is saved."""
-GUESS_BYTES = 2 * GIB
-"""Of a job without GPUs of which nothing is known; with a small data set, too, it is the framework
-that needs the memory."""
-GUESS_FOR_GPU_BYTES = 4 * GIB
-"""The same for each GPU: what is loaded onto one is in host memory first."""
 MORE_OF_UNKNOWN = 2
 """Times what was not enough for a job of which nothing else is known."""
 OVER_BOUND = 1.15
@@ -38,27 +31,17 @@ UTILISATION_PRIOR = 0.5
 """Of a job that shares: two of them fit a GPU, until traces show what it uses."""
 
 
-def prior_host_bytes(dataset_bytes: int | None, guess_bytes: int) -> int:
-    """Host memory by the rule.
+def prior_host_bytes(dataset_bytes: int | None, guess: HostGuess) -> HostGuess:
+    """Host memory by the rule, or by what its program takes to begin with where that is more.
 
     Args:
         dataset_bytes: Size of the data set; None without one, or where its size is not known.
-        guess_bytes: See `guessed_host_bytes`.
+        guess: What the program takes.
     """
-    if dataset_bytes is None:
-        return guess_bytes
-    return max(HOST_FACTOR * dataset_bytes, min(GUESS_BYTES, guess_bytes))
-
-
-def guessed_host_bytes(gpus: int, spaces: Iterable[NodeSpace]) -> int:
-    """Host memory of a job of which nothing is known, on *gpus* of a node: little, by *spaces*.
-
-    Too little costs one attempt, which is followed by one with more; too much keeps a node from
-    everybody for as long as the job runs.
-    """
-    largest_bytes = max((each.host_memory_bytes for each in spaces), default=0)
-    guess_bytes = GUESS_FOR_GPU_BYTES * gpus or GUESS_BYTES
-    return min(guess_bytes, largest_bytes) or HOST_FLOOR_BYTES
+    by_rule = HOST_FACTOR * (dataset_bytes or 0)
+    if by_rule <= guess.bytes_:
+        return guess
+    return HostGuess(by_rule, "the rule of ten times its data set: nothing like it has ended well")
 
 
 def demand_for(
@@ -66,7 +49,7 @@ def demand_for(
     predicted: Prediction,
     dataset_bytes: int | None = None,
     *,
-    host_guess_bytes: int = HOST_FLOOR_BYTES,
+    host_guess: HostGuess = _LEAST_GUESS,
     gpu_guess_bytes: int | None = None,
 ) -> Demand:
     """What *job* needs on one node: declared, else *predicted*, else the rule.
@@ -76,14 +59,14 @@ def demand_for(
         predicted: Upper quantiles of its peaks, and its utilisation; a None in it falls to
             the rule.
         dataset_bytes: Measured size of its data set; the declared one when None.
-        host_guess_bytes: See `guessed_host_bytes`.
+        host_guess: See `framework_memory.host_guess`.
         gpu_guess_bytes: What its network and batch say of a GPU's memory; None where nothing.
             What a run like it held that was cut short says more.
 
     Returns:
         A demand whose bases say where each number comes from.
     """
-    resources = job.resources
+    resources, why = job.resources, ""
     known_bytes = job.declared_data_bytes if dataset_bytes is None else dataset_bytes
     if resources.host_memory != "auto":
         host_bytes, host_basis = resources.host_memory, Basis.DECLARED
@@ -91,7 +74,7 @@ def demand_for(
         host_bytes = max(predicted.host_peak_bytes, LEAST_BYTES)
         host_basis = Basis.PREDICTED
     else:
-        host_bytes, host_basis = prior_host_bytes(known_bytes, host_guess_bytes), Basis.PRIOR
+        (host_bytes, why), host_basis = prior_host_bytes(known_bytes, host_guess), Basis.PRIOR
         host_bytes = max(host_bytes, MORE_OF_UNKNOWN * (predicted.host_above_bytes or 0))
     if predicted.gpu_held_bytes is not None:
         gpu_guess_bytes = math.ceil(predicted.gpu_held_bytes * OVER_PART)
@@ -110,6 +93,7 @@ def demand_for(
         disk_bytes=resources.disk or 0,
         may_borrow=job.preemptible and job.nodes == 1,
         host_memory_basis=host_basis,
+        host_memory_why=why,
         gpu_memory_basis=gpu_basis,
     )
 

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 NO_EXPIRY = datetime(9999, 1, 1, tzinfo=UTC)
@@ -53,6 +53,8 @@ class Demand:
     may_borrow: bool = False
     """It may be stopped for others: so it may have host memory that they leave idle."""
     host_memory_basis: Basis = Basis.PRIOR
+    host_memory_why: str = field(default="", compare=False)
+    """What a guess of it rests on; empty where it is none."""
     gpu_memory_basis: Basis = Basis.DECLARED
     nodes: int = 0
     """On so many nodes at once, where the job gives a range; 0 where the job says it."""

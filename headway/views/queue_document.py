@@ -166,6 +166,7 @@ def rehearsal_view(
         "promised_start_at": iso_time(entry.promised_at if isinstance(entry, Stay) else None),
         "needs_host_memory_bytes": demand.host_memory_bytes,
         "host_memory_basis": demand.host_memory_basis.value,
+        "host_memory_why": demand.host_memory_why,
         "needs_gpus": demand.gpus,
         "needs_gpu_memory_bytes": demand.gpu_memory_bytes,
         "gpu_memory_basis": demand.gpu_memory_basis.value,

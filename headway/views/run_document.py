@@ -208,7 +208,10 @@ _STAGED = (
     "peer_bytes",
 )
 _STORED = ("attempt", "files", "size_bytes", "stored_at", "removed_at", "note")
-_DEMAND = ("host_memory_bytes", "host_memory_basis", "cpus", "gpus", "gpu_memory_bytes")
+_DEMAND = (
+    *("host_memory_bytes", "host_memory_basis", "host_memory_why"),
+    *("cpus", "gpus", "gpu_memory_bytes"),
+)
 _NO_PROGRESS = ProgressPoint(t_s=0.0)
 
 

@@ -158,8 +158,9 @@ def code_text(code: KeptCode) -> str:
 
 
 def _needs(demand: Demand) -> str:
+    host = demand.host_memory_why or demand.host_memory_basis
     parts = [
-        f"{format_size(demand.host_memory_bytes)} of host memory ({demand.host_memory_basis})",
+        f"{format_size(demand.host_memory_bytes)} of host memory ({host})",
         f"{demand.cpus:g} CPUs",
     ]
     if demand.gpus:

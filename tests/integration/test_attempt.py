@@ -22,7 +22,7 @@ from headway.errors import (
     SourceMissing,
     StagingTimedOut,
 )
-from headway.estimate.prior import GUESS_BYTES
+from headway.estimate.framework_memory import UNKNOWN_BYTES
 from headway.forecast import Forecaster
 from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.launch import Launch
@@ -493,7 +493,7 @@ def test_a_run_of_which_nothing_is_known_gets_twice_the_memory_and_then_all_ther
         assert attempt.number == len(killed) <= 20
         exit_ = settled(attempt, ended(attempt, 137, log="", oom=True))
         assert exit_.kind is ExitKind.OUT_OF_MEMORY
-    assert killed[0] <= GUESS_BYTES
+    assert killed[0] <= UNKNOWN_BYTES
     assert killed[1:-1] == [2 * each for each in killed[:-2]]
     assert killed[-2] < killed[-1] <= 2 * killed[-2]
     assert "it had all the host memory that a node could give" in exit_.message
@@ -540,9 +540,9 @@ def test_a_guess_is_small_and_within_the_node_that_the_run_may_go_to(site: Site)
     site.ledger.nodes.register(there, boot_id="b", worker_token="w")
     job = JOB.model_copy(update={"resources": Resources(cpus=1)})
     _, demand = Forecaster(site).forecast(job, pool=here.pool)
-    assert (demand.host_memory_bytes, demand.host_memory_basis) == (GUESS_BYTES, Basis.PRIOR)
+    assert (demand.host_memory_bytes, demand.host_memory_basis) == (UNKNOWN_BYTES, Basis.PRIOR)
     _, bound = Forecaster(site).forecast(job, pool=here.pool, queue="here")
-    assert bound.host_memory_bytes <= min(GUESS_BYTES, here.capacity.host_memory_bytes)
+    assert bound.host_memory_bytes <= min(UNKNOWN_BYTES, here.capacity.host_memory_bytes)
     _, large = Forecaster(site).forecast(job, dataset_bytes=200 * GIB, pool=here.pool, queue="here")
     assert large.host_memory_bytes < here.capacity.host_memory_bytes
 

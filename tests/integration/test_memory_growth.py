@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
-from headway.estimate.prior import GUESS_BYTES
+from headway.estimate.framework_memory import UNKNOWN_BYTES
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Lease
 from headway.model.run import Exit, ExitKind, RunState
@@ -79,7 +79,7 @@ def ran(site: Site, number: int, what: TrainingJob) -> tuple[Attempt, Exit]:
 
 @pytest.mark.parametrize("rate", [200.0, 1024.0])
 def test_a_program_grows_while_its_node_has_memory(site: Site, rate: float) -> None:
-    attempt, exit_ = ran(site, 1, job(rate, GUESS_BYTES // MIB + 512))
+    attempt, exit_ = ran(site, 1, job(rate, UNKNOWN_BYTES // MIB + 768))
     assert exit_.kind is ExitKind.OK, exit_
     guessed, granted = attempt.record.demand, site.ledger.leases.of_run(attempt.run_id)
     assert guessed is not None
@@ -90,14 +90,14 @@ def test_a_program_grows_while_its_node_has_memory(site: Site, rate: float) -> N
 
 
 def test_where_a_neighbour_took_the_memory_it_is_killed_and_tried_with_more(site: Site) -> None:
-    claim(site, RUN.format(1), job(500.0, GUESS_BYTES // MIB + 1024))
+    claim(site, RUN.format(1), job(500.0, UNKNOWN_BYTES // MIB + 1024))
     record = site.ledger.nodes.get("here")
     assert record is not None
     room = compute_headroom(record.node, site.ledger.leases.live("here"), record.reading).host
     left = Resources(cpus=0.1, host_memory=int(room.free_bytes) - 256 * MIB)
     neighbour = claim(site, RUN.format(2), job(1.0, 1).model_copy(update={"resources": left}))
     assert isinstance(neighbour, Lease)
-    attempt, exit_ = ran(site, 1, job(500.0, GUESS_BYTES // MIB + 1024))
+    attempt, exit_ = ran(site, 1, job(500.0, UNKNOWN_BYTES // MIB + 1024))
     assert exit_.kind is ExitKind.OUT_OF_MEMORY
     assert "the node had no more" in exit_.message
     again = attempt.record

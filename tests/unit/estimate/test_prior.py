@@ -3,12 +3,8 @@ import sys
 
 import pytest
 
-from headway.estimate.prior import (
-    GUESS_BYTES,
-    HOST_FLOOR_BYTES,
-    demand_for,
-    guessed_host_bytes,
-)
+from headway.estimate.framework_memory import HostGuess, host_guess, known_framework
+from headway.estimate.prior import demand_for
 from headway.model.job import TrainingJob
 from headway.model.lease import Basis, Sharing
 from headway.model.node import Capacity, Node, NodeSpace
@@ -37,15 +33,42 @@ def test_the_measured_size_wins_over_the_declared_one():
 
 def test_with_a_small_data_set_the_framework_needs_more_than_ten_times_it():
     asked = job(dataset={"uri": "/d", "size": "1MiB"})
-    assert demand_for(asked, UNKNOWN, host_guess_bytes=8 * GIB).host_memory_bytes == GUESS_BYTES
-    assert demand_for(asked, UNKNOWN, host_guess_bytes=GIB).host_memory_bytes == GIB
+    demand = demand_for(asked, UNKNOWN, host_guess=HostGuess(GIB, "a guess"))
+    assert (demand.host_memory_bytes, demand.host_memory_why) == (GIB, "a guess")
+    by_rule = demand_for(job(dataset={"uri": "/d", "size": "1GiB"}), UNKNOWN)
+    assert "ten times its data set" in by_rule.host_memory_why
 
 
 def test_with_nothing_known_it_is_the_guess():
     for asked in (job(), job(dataset={"uri": "/d"})):
-        demand = demand_for(asked, UNKNOWN, host_guess_bytes=7 * GIB)
+        demand = demand_for(asked, UNKNOWN, host_guess=HostGuess(7 * GIB, ""))
         assert (demand.host_memory_bytes, demand.host_memory_basis) == (7 * GIB, Basis.PRIOR)
     assert demand_for(job(dataset={"uri": "/d"}), UNKNOWN, GIB).host_memory_bytes == 10 * GIB
+
+
+@pytest.mark.parametrize(
+    ("image", "framework", "mib", "words"),
+    [
+        ("python:3.11", "", 1024, "nothing is known"),
+        ("python:3.11", "numpy", 256, "numpy"),
+        ("python:3.11", "scikit-learn", 512, "sklearn"),
+        ("pytorch/pytorch:2.1-cpu", "", 1024, "torch"),
+        ("tensorflow/tensorflow:2", "", 1024, "tensorflow"),
+    ],
+)
+def test_a_job_of_which_nothing_is_known_begins_with_what_its_framework_takes(
+    image, framework, mib, words
+):
+    asked = job(image=image, training={"framework": framework})
+    found = host_guess(asked, 0, [space(128)])
+    assert found.bytes_ == mib * MIB
+    assert words in found.why
+
+
+def test_of_several_frameworks_the_one_that_needs_most_counts():
+    assert known_framework({"numpy", "torch", "sklearn", "os"}) == "torch"
+    assert known_framework({"torch", "transformers"}) == "transformers"
+    assert known_framework({"os", "sys"}) == ""
 
 
 def space(memory_gib):
@@ -54,21 +77,22 @@ def space(memory_gib):
 
 @pytest.mark.parametrize(
     ("gpus", "memory_gib", "guess_gib"),
-    [(0, (16, 128), 2), (1, (16, 128), 4), (8, (16, 128), 32), (8, (16,), 16), (0, (1,), 1)],
+    [(0, (16, 128), 1), (1, (16, 128), 4), (8, (16, 128), 32), (8, (16,), 16), (0, (1,), 1)],
 )
 def test_of_a_job_of_which_nothing_is_known_little_is_guessed(gpus, memory_gib, guess_gib):
     """A program of 0.2 GiB must not keep a node of two CPUs from everybody else."""
-    assert guessed_host_bytes(gpus, [space(each) for each in memory_gib]) == guess_gib * GIB
+    assert host_guess(job(), gpus, [space(each) for each in memory_gib]).bytes_ == guess_gib * GIB
 
 
 def test_without_any_node_it_is_the_floor():
-    assert guessed_host_bytes(0, []) == HOST_FLOOR_BYTES
+    assert host_guess(job(), 0, []).bytes_ == GIB
 
 
 def test_what_was_not_enough_before_is_at_least_doubled():
     killed = Prediction(host_above_bytes=6 * GIB)
-    assert demand_for(job(), killed, host_guess_bytes=4 * GIB).host_memory_bytes == 12 * GIB
-    assert demand_for(job(), killed, host_guess_bytes=16 * GIB).host_memory_bytes == 16 * GIB
+    for guess, asked in ((4, 12), (16, 16)):
+        demand = demand_for(job(), killed, host_guess=HostGuess(guess * GIB, ""))
+        assert demand.host_memory_bytes == asked * GIB
 
 
 def test_a_program_that_takes_next_to_nothing_may_be_changed_a_little():
