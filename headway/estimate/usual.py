@@ -70,9 +70,12 @@ _PROGRAM = (
     *("env", "config", "launch", "volumes"),
 )
 """Fields of a job that its program gets to see; what it claims of its training is none of them."""
-_GROUPS = (
+_OF_RECIPE = (
     _Group("of its recipe and size", ("recipe", "gpus"), 1, 0.3),
     _Group("of its recipe", ("recipe",), 1, 0.7),
+)
+_GROUPS = (
+    *_OF_RECIPE,
     _Group("of its owner, image and size", ("owner", "image", "gpus"), 1, 1.0),
     _Group("of its image and size", ("image", "gpus"), 1, 1.2),
     _Group("of its owner, size and time limit", ("owner", "gpus", "limit_s"), 3, 1.2),
@@ -87,9 +90,17 @@ _GROUPS = (
 class Usual:
     """What the site's runs last, by kind."""
 
-    def __init__(self, seen: Iterable[Lasted], *, shared: bool = False) -> None:
-        """Learn from *seen*, in any order; where *shared*, each team from those of all."""
-        self._shared = shared
+    def __init__(
+        self, seen: Iterable[Lasted], *, shared: bool = False, of_recipe: bool = False
+    ) -> None:
+        """Learn from *seen*, in any order.
+
+        Args:
+            seen: Runs that have ended, or are seen to.
+            shared: Each team learns from those of all.
+            of_recipe: Runs of the same recipe alone speak: for what people are told.
+        """
+        self._shared, self._groups = shared, _OF_RECIPE if of_recipe else _GROUPS
         self._logs: dict[tuple[object, ...], list[float]] = {}
         self._said: dict[Kind, Found | None] = {}
         for one in seen:
@@ -108,7 +119,7 @@ class Usual:
 
     def keys(self, kind: Kind) -> Iterator[tuple[object, ...]]:
         """The groups that runs of *kind* belong to, the nearest first."""
-        keys = (self._key(group, kind) for group in _GROUPS)
+        keys = (self._key(group, kind) for group in self._groups)
         return (key for key in keys if key is not None)
 
     def _key(self, group: _Group, kind: Kind) -> tuple[object, ...] | None:
@@ -119,7 +130,7 @@ class Usual:
         return (group.words, team, *values, *(("serves",) if kind.serves else ()))
 
     def _of(self, kind: Kind) -> Found | None:
-        for group in _GROUPS:
+        for group in self._groups:
             logs = self._logs.get(self._key(group, kind) or (), [])
             if len(logs) >= group.enough:
                 words = f"{len(logs)} run{'' if len(logs) == 1 else 's'} {group.words} lasted"

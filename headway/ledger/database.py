@@ -5,10 +5,12 @@ node's row; "select the sum, then insert" without it overcommits (measured: 137
 of 200 rounds). What only reads says so (`Database.reading`): it cannot write.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from psycopg.errors import InsufficientPrivilege
 from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url, text
@@ -33,6 +35,7 @@ SCHEMA_VERSION = "0043"
 _FROZEN_MS = 15_000
 """Who does nothing for so long in the middle of a transaction is frozen: PostgreSQL ends it, since
 everybody else waits for the rows that it holds."""
+_ENGINES: WeakSet[Engine] = WeakSet()
 _MIGRATION_LOCK = 0x68656164  # "head": the advisory lock's number
 
 
@@ -55,7 +58,7 @@ def _engine(address: URL) -> Engine:
         raise ArgumentError("no other database keeps the ledger's promises")
     if address.drivername == "postgresql":
         address = address.set(drivername="postgresql+psycopg")
-    return create_engine(
+    engine = create_engine(
         address,
         pool_pre_ping=True,
         # Of those that are opened only while many ask, each costs 10 ms; one that asks opens one.
@@ -71,6 +74,17 @@ def _engine(address: URL) -> Engine:
             "options": f"-c idle_in_transaction_session_timeout={_FROZEN_MS}",
         },
     )
+    _ENGINES.add(engine)
+    return engine
+
+
+def _leave_connections() -> None:
+    """Have a process that was forked open its own: two on one would read each other's answers."""
+    for engine in tuple(_ENGINES):
+        engine.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_leave_connections)
 
 
 def shown(engine: Engine) -> str:

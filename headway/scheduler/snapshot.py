@@ -63,8 +63,12 @@ def usual_of(
     said: Mapping[str, ProgressSnapshot],
     *,
     shared: bool,
+    of_recipe: bool = False,
 ) -> Usual:
-    """What runs of teams last: those that have ended, and those whose logs tell already."""
+    """What runs of teams last: those that have ended, and those whose logs tell already.
+
+    `shared` and `of_recipe` as for `Usual`.
+    """
     telling = (
         Lasted(
             kind_of_run(record),
@@ -76,7 +80,7 @@ def usual_of(
         and standing.done_frac is not None
         and standing.remaining_s is not None
     )
-    return Usual([*ended, *telling], shared=shared)
+    return Usual([*ended, *telling], shared=shared, of_recipe=of_recipe)
 
 
 @dataclass(frozen=True, slots=True)

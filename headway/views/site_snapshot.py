@@ -130,7 +130,8 @@ def progress_of_runs(site: Site, records: Sequence[RunRecord]) -> list[RunProgre
     running = ledger.runs.all(states=(RunState.RUNNING,))
     said = ledger.progress_snapshots.of([r.run_id for r in (*following, *running)])
     shared = site.policy_settings.share_past_runs
-    usual = usual_of(ledger.runs.lasted(LOOKED_AT), running, said, shared=shared)
+    ended = ledger.runs.lasted(LOOKED_AT)
+    usual = usual_of(ended, running, said, shared=shared, of_recipe=True)
     now = ledger.now()
     return [_progress(record, said.get(record.run_id), usual, now) for record in records]
 

@@ -5,6 +5,7 @@ import multiprocessing
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -892,6 +893,23 @@ def test_a_gang_that_gives_back_leaves_its_ranks_to_the_attempt_before(ledger: L
     release(ledger, "rank-one")
     assert isinstance(gang(ledger, "a"), Lease)
     assert ledger.leases.take(untaken(ledger, "a"), "a", 2, "rank-one-again").attempt == 2
+
+
+def _backend(ledger: Ledger, told: Connection) -> None:
+    with ledger._database.engine.connect() as own:
+        told.send(own.scalar(text("SELECT pg_backend_pid()")))
+
+
+def test_a_process_that_was_forked_has_connections_of_its_own(ledger: Ledger) -> None:
+    """On its parent's it would read the answers to that one's questions."""
+    ledger.now()
+    forking, (here, there) = multiprocessing.get_context("fork"), multiprocessing.Pipe()
+    child = forking.Process(target=_backend, args=(ledger, there))
+    child.start()
+    other = here.recv()
+    child.join()
+    with ledger._database.engine.connect() as own:
+        assert own.scalar(text("SELECT pg_backend_pid()")) != other
 
 
 # --- tags and promises ---

@@ -1,4 +1,4 @@
-"""What serves a port lasts as long as it is used, which other runs say nothing of."""
+"""Which runs say how long another one lasts."""
 
 from headway.estimate.usual import Kind, Lasted, Usual, kind_of
 
@@ -21,3 +21,13 @@ def test_sessions_tell_of_each_other_and_of_no_other_runs() -> None:
     assert found is not None
     assert 1800 < found[0].median_s < 7200
     assert usual.of(other) is None
+
+
+def test_people_are_told_by_runs_of_the_recipe_alone() -> None:
+    """The queue has to go by something; who asks how long it takes is not told a guess."""
+    run = kind_of(JOB, "ada", "team")
+    other = kind_of(JOB | {"name": "another"}, "ada", "team")
+    assert Usual([Lasted(run, 60.0)]).of(other) is not None
+    told = Usual([Lasted(run, 60.0)], of_recipe=True)
+    assert told.of(other) is None
+    assert told.of(run) is not None
