@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import replace
 from threading import Event, Thread
@@ -10,7 +10,7 @@ from threading import Event, Thread
 from headway.errors import ContainerMissing, HeadwayError, LeaseLost
 from headway.model.lease import Lease
 from headway.model.run import Exit, ExitKind
-from headway.policy.memory_growth import grown_limit, pause_s
+from headway.policy.memory_growth import REACTION_S, grown_limit, pause_s
 from headway.run.followed import Followed
 from headway.run.here import NodeAttempt
 from headway.units import format_size
@@ -37,7 +37,9 @@ class MemoryGrowth:
         """As the ledger has it."""
         self.refused = ""
         """Why it last got no more; empty where it got what it needed."""
-        self._used_bytes, self._read_s = 0, 0.0
+        self._held_bytes = 0
+        """As far as this process knows the container has it: nothing to begin with."""
+        self._used_bytes, self._read_s, self._is_fast = 0, 0.0, False
 
     @contextmanager
     def going_on(self) -> Iterator["MemoryGrowth"]:
@@ -61,43 +63,67 @@ class MemoryGrowth:
         return self._attempt.job.resources.host_memory == "auto" and quotas == (None, None)
 
     def _watch(self, ended: Event) -> None:
-        # The process before this one may have died between the ledger and the engine.
-        pending, wait_s = self.limit_bytes > self._asked_bytes(), 0.0
+        site, name = self._attempt.site, self._attempt.container
+        # The process before this one may have died between the ledger and the engine, or have
+        # left the program frozen.
+        wanted_bytes, wait_s = self._raised_before(), 0.0
+        with site.runtime.frozen(name):
+            pass
         while not ended.wait(wait_s):
             try:
-                if pending:
-                    self._attempt.site.runtime.limit_memory(
-                        self._attempt.container, self.limit_bytes
-                    )
-                pending = self._ask()
-                wait_s = 0.0 if pending else self._pause_s()
+                if wanted_bytes is not None:
+                    with self._held_still():
+                        self._raise_to(wanted_bytes)
+                wanted_bytes = self._wanted_bytes()
+                wait_s = self._pause_s() if wanted_bytes is None or self.refused else 0.0
             except (LeaseLost, ContainerMissing):
                 return  # who follows it hears of that, too
             except HeadwayError as error:
-                log.warning("memory of %s: %s", self._attempt.container, error)
+                log.warning("memory of %s: %s", name, error)
                 wait_s = _TRY_AGAIN_S
 
-    def _asked_bytes(self) -> int:
-        demand = self._attempt.record.demand
-        return demand.host_memory_bytes if demand is not None else 0
+    def _raised_before(self) -> int | None:
+        """To what its limit was raised before this process; None where it was not."""
+        try:
+            demand = self._attempt.record.demand
+        except HeadwayError:  # the ledger is away: raised once too often does no harm
+            demand = None
+        asked_bytes = demand.host_memory_bytes if demand is not None else 0
+        return self.limit_bytes if self.limit_bytes > asked_bytes else None
 
-    def _ask(self) -> bool:
-        """Have the ledger promise more where it is needed; whether it did."""
+    def _held_still(self) -> AbstractContextManager[object]:
+        """Where it grows fast, nothing of it runs meanwhile, once for each step.
+
+        On a busy node ledger and engine take longer than it takes to fill what is left. Where the
+        ledger is away it goes on.
+        """
+        is_fast, self._is_fast = self._is_fast, False
+        return (
+            self._attempt.site.runtime.frozen(self._attempt.container) if is_fast else nullcontext()
+        )
+
+    def _wanted_bytes(self) -> int | None:
+        """The limit that it should have now; None while its own will do."""
         site, clock = self._attempt.site, self._attempt.site.clock
         used_bytes = site.runtime.usage(self._attempt.container).host_used_bytes or 0
         now_s = clock.monotonic_s()
         grew_bytes, took_s = used_bytes - self._used_bytes, now_s - self._read_s
         rate = max(grew_bytes, 0) / took_s if self._read_s and took_s > 0 else 0.0
         self._used_bytes, self._read_s = used_bytes, now_s
-        wanted_bytes = grown_limit(self.limit_bytes, used_bytes, rate)
-        if wanted_bytes is None:
-            return False
+        self._is_fast = used_bytes + rate * REACTION_S > self.limit_bytes
+        return grown_limit(self.limit_bytes, used_bytes, rate)
+
+    def _raise_to(self, wanted_bytes: int) -> None:
+        """Have the ledger promise so much, or what there is of it, then the container hold it."""
+        site = self._attempt.site
         had_bytes = self.limit_bytes
-        self.limit_bytes = site.ledger.leases.grow(self._fence, wanted_bytes)
+        self.limit_bytes = max(site.ledger.leases.grow(self._fence, wanted_bytes), had_bytes)
         self.refused = ""
         if self.limit_bytes < wanted_bytes:
             self.refused = f"the node had no more than {format_size(self.limit_bytes)} for it"
-        return self.limit_bytes > had_bytes
+        if self.limit_bytes > self._held_bytes:
+            site.runtime.limit_memory(self._attempt.container, self.limit_bytes)
+            self._held_bytes = self.limit_bytes
 
     def _pause_s(self) -> float:
         usual_s = pause_s(self.limit_bytes, self._used_bytes)

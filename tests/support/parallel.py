@@ -30,6 +30,7 @@ _LIVE = {
     ),
     "both runtimes": (
         "tests/integration/test_main_job.py",
+        "tests/integration/test_side_by_side.py",
         "tests/faults/test_kills.py",
         "tests/faults/test_down_and_up.py",
         "tests/integration/test_gang_engine.py",
