@@ -114,6 +114,14 @@ class HeadwayContainerPolicy(Block):
         description="Variables of every container whose job does not set them, such as "
         "HTTPS_PROXY and UV_DEFAULT_INDEX. Members see them.",
     )
+    outside: dict[str, Any] = Field(
+        {},
+        title="Outside",
+        description='How containers reach what lies outside: {"index": '
+        '"https://pypi.example.org/simple", "more_indexes": [], "proxy": '
+        '"http://proxy.example.org:3128", "no_proxy": ["example.org"], "certificates": '
+        '"/etc/ssl/certs/site.pem", "contact": "help@example.org"}. Members see it.',
+    )
     mount_roots: list[str] = Field(
         [],
         title="Mount roots",

@@ -14,6 +14,7 @@ from headway.model.image import GIVE_IMAGE, ImageReference, is_image
 from headway.model.job_rules import read_environment
 from headway.model.number_range import NumberRange, PortRange, WrittenRange
 from headway.model.object_place import checked_rules
+from headway.model.outside import Outside
 from headway.model.volume import Volume, named_volumes
 from headway.units import GIB
 
@@ -175,6 +176,12 @@ class ContainerPolicy(BaseModel):
         title="Environment",
         description="Variables of every container whose job does not set them: HTTPS_PROXY, "
         "UV_DEFAULT_INDEX, SSL_CERT_FILE and the like. Members see them.",
+    )
+    outside: Outside = Field(
+        Outside(),
+        title="Outside",
+        description="How containers reach what lies outside: index, more_indexes, proxy, no_proxy, "
+        "certificates (a file on every node), and contact, whom members ask where it fails.",
     )
     mount_roots: tuple[Path, ...] = Field(
         (),

@@ -40,9 +40,11 @@ from headway.model.environment import (
     read_requirements,
 )
 from headway.model.lease import Lease
+from headway.model.outside import CERTIFICATES_FILE, Outside
 from headway.model.sent_files import SentFile
 from headway.run.code import code_parts
 from headway.run.here import NodeAttempt
+from headway.run.outside import certificates_of
 from headway.runtime.diskuse import used_bytes
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.settings import Settings
@@ -70,6 +72,8 @@ class Environment:
     """Has their content."""
     variables: Mapping[str, str]
     """What says where packages come from, and how they are reached."""
+    outside: Outside
+    """The site's own part of that, whose certificates are the same in all environments."""
 
     @property
     def made(self) -> Path:
@@ -148,11 +152,16 @@ class Environment:
             ("constraints.txt", self.wanted.constraints_text),
         ):
             replace_file(self._given / name, text, lasts=False, owner=maker)
+        certificates = certificates_of(attempt, self.outside)
+        replace_file(self._given / CERTIFICATES_FILE, certificates, lasts=False, owner=maker)
         made = BindMount(self.made, ENVIRONMENT, read_only=False)
         from_, uv = (
             BindMount(self._given, GIVEN),
             BindMount(_maker(site.settings.environments_dir), MAKER),
         )
+        place = f"{path_in(from_)}/{CERTIFICATES_FILE}" if certificates else ""
+        reached = {**self.outside.variables(place), **self.variables}
+        own = {"HOME": path_in(made), "HEADWAY_CONTACT": self.outside.contact}
         words = ("python3", "-I", "-c", _ENTRY.read_text(), "make", path_in(made))
         return ContainerSpec(
             name=attempt.container,
@@ -160,7 +169,7 @@ class Environment:
             attempt=attempt.number,
             image=job.image,
             command=(*words, job.requirements, path_in(from_), f"{path_in(uv)}/uv"),
-            env={**self.variables, "HOME": path_in(made)},
+            env={**reached, **own},
             mounts=(made, from_, uv),
             log_path=attempt.log,
             host_memory_bytes=lease.host_memory_bytes,
@@ -214,7 +223,8 @@ def environment_of(attempt: NodeAttempt) -> Environment | None:
 
     wanted = read_requirements(job.requirements, files, read)
     wheels = tuple(files[path] for path in wanted.wheels)
-    variables = {**site.policy_for(attempt.record.team).environment, **given(job.env)}
+    policy = site.policy_for(attempt.record.team)
+    variables = {**policy.outside.variables(), **policy.environment, **given(job.env)}
     name = environment_id(
         site.runtime.ensure_image(job.image),
         attempt.user,
@@ -223,7 +233,7 @@ def environment_of(attempt: NodeAttempt) -> Environment | None:
         sorted(variables.items()),
     )
     folder = site.settings.environments_dir / attempt.record.team / name
-    return Environment(attempt, folder, wanted, wheels, parts, variables)
+    return Environment(attempt, folder, wanted, wheels, parts, variables, policy.outside)
 
 
 def is_being_made(settings: Settings, container: str) -> bool:

@@ -14,6 +14,7 @@ job, and has another user than the programs that start in it.
 import compileall
 import os
 import re
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -23,8 +24,8 @@ _CAUSE, _HINT = "\n  cause: ", "\nhint: "
 """How uv begins what has led to an error, each of the other, and what may help."""
 _AWAY = re.compile(r"(?i)failed to fetch|connect|certificate|timed out|dns error")
 _SITES = (
-    ". Index, proxy and certificates are named in `environment` of headway-container-policy/site, "
-    "or in `env` of the job"
+    ". Index, proxy and certificates of all runs are the operators' to set, in `outside` of "
+    "headway-container-policy/site: ask {}. `env` of the job can name others"
 )
 MAKING, MADE = "making the environment", "the environment is made"
 """What the log says, by which who follows the run knows that it trains not yet."""
@@ -53,6 +54,8 @@ def _make(environment: Path, requirements: str, given: str, uv: str) -> None:
         told: list[str] = []
         own = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
         own["TMPDIR"] = str(environment.parent)  # what it downloads is moved from there
+        if Path(ssl.get_default_verify_paths().openssl_cafile).is_file():
+            own["UV_SYSTEM_CERTS"] = "1"  # whom the image trusts, beside whom uv does
         begun = [uv, *words, "--no-config", "--no-cache"]
         with subprocess.Popen(
             begun, cwd=given, env={**os.environ, **own}, stderr=subprocess.PIPE, text=True
@@ -64,7 +67,9 @@ def _make(environment: Path, requirements: str, given: str, uv: str) -> None:
         if maker.returncode:
             why, hint = cause(told), _hint(told)
             sys.stderr.write(hint)
-            _say(f"no environment from {requirements}: {why}{_SITES * bool(_AWAY.search(why))}")
+            whom = os.environ.get("HEADWAY_CONTACT") or "an operator"
+            sites = _SITES.format(whom) if _AWAY.search(why) else ""
+            _say(f"no environment from {requirements}: {why}{sites}")
             sys.exit(1)
     # By the image's Python: that of the environment runs what its packages put into .pth files.
     workers = int(os.environ.get("OMP_NUM_THREADS", "1"))

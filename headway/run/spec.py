@@ -22,6 +22,7 @@ from headway.run.code import working_copy
 from headway.run.environment import environment_of
 from headway.run.gang_folder import command_of, entry_of
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
+from headway.run.outside import way_outside
 from headway.run.profiling import wrapping
 from headway.run.rendezvous import own_links
 from headway.run.shards import lists_of
@@ -43,6 +44,7 @@ _PROJECT = ("pyproject.toml", "setup.py", "setup.cfg")
 def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     """The container of an attempt that may use *lease*; its directories are made."""
     site, job = attempt.site, attempt.job
+    policy = site.policy_for(attempt.record.team)
     attempt.made("log")
     checkpoint = attempt.made(CHECKPOINT_FOLDER)
     mounts = {
@@ -69,6 +71,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     member = attempt.membership()
     parameters = None if member is None else _parameters(attempt, member)
     config = _config(attempt)
+    outside, certificates = way_outside(attempt, policy.outside)
     secrets = BindMount(attempt.secrets, secretfiles.TARGET)
     serves = session_port(job.document(), lease.ports)
     profiling = wrapping(site, job, attempt.number, mounts["HEADWAY_OUTPUTS"])
@@ -79,7 +82,8 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         image=job.image,
         command=(*words, *entry, *command_of(attempt)),
         env={
-            **site.policy_for(attempt.record.team).environment,
+            **outside,
+            **policy.environment,
             **({} if copy is None or work is None else own_packages(copy, path_in(work))),
             **({} if attempt.size is None else size_variables(attempt.size)),
             **_processes(attempt, lease),
@@ -101,6 +105,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
             *mounts.values(),
             *{mount for mount, _ in shards.values()},
             *profiling.mounts,
+            *certificates,
             *packages,
             *entry_mounts,
             *((secrets,) if job.secrets else ()),

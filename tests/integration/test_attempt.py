@@ -19,6 +19,7 @@ from headway.errors import (
     ImpossibleDemand,
     InvalidInput,
     NvmlUnavailable,
+    RuntimeFailure,
     SourceMissing,
     StagingTimedOut,
 )
@@ -230,6 +231,25 @@ def test_a_program_has_the_variables_of_the_site_unless_its_job_sets_them(site: 
     for wrong in ({"LD_PRELOAD": "x"}, {"HTTPS_PROXY": "http://a:b@c"}):
         with pytest.raises(ValueError, match=r"it looks like a secret|headway's to set"):
             adopt(site, POLICY, {"environment": wrong})
+
+
+def test_a_program_reaches_the_outside_as_one_block_says(site: Site, sources: Path) -> None:
+    file = sources / "authorities.pem"
+    outside = {"index": "https://pypi.example/simple", "proxy": "http://proxy.example:3128",
+               "certificates": str(file), "contact": "Ann"}  # fmt: skip
+    adopt(site, POLICY, {"outside": outside, "environment": {"PIP_CERT": "/own.pem"}})
+    attempt = begun(site, RUN, JOB)
+    lease = attempt.admit()
+    assert isinstance(lease, Lease)
+    with pytest.raises(RuntimeFailure, match=f"{file} cannot be read on node here.*Ask Ann"):
+        container_spec(attempt, lease)
+    file.write_text("those whom it trusts")
+    spec = container_spec(attempt, lease)
+    assert Path(spec.env["SSL_CERT_FILE"]).read_text() == "those whom it trusts"
+    assert spec.env["https_proxy"] == spec.env["HTTP_PROXY"] == "http://proxy.example:3128"
+    assert spec.env["UV_DEFAULT_INDEX"] == "https://pypi.example/simple"
+    assert spec.env["PIP_CERT"] == "/own.pem"  # the site's `environment` is stronger
+    assert Path(spec.env["SSL_CERT_FILE"]).parent in {mount.source for mount in spec.mounts}
 
 
 def test_a_part_of_a_gang_is_told_which_files_it_has(site: Site, sources: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from headway.code.folder import pack
 from headway.code.unpack import ChunkCache
 from headway.errors import RuntimeFailure
+from headway.model.outside import Outside
 from headway.run import environment
 from headway.run.environment import Environment, environment_of, lock_of
 from headway.testing.clock import FakeClock
@@ -37,7 +38,8 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         runtime=SimpleNamespace(
             path_in_container=lambda mount: mount.source, ensure_image=lambda image: f"{image}@1"
         ),
-        clock=FakeClock(), policy_for=lambda _: SimpleNamespace(environment=operators),
+        clock=FakeClock(),
+        policy_for=lambda _: SimpleNamespace(environment=operators, outside=Outside()),
     )  # fmt: skip
     root = os.geteuid() == 0
 

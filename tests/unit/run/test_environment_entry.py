@@ -71,7 +71,8 @@ def test_of_an_index_that_does_not_answer_it_is_said_who_names_another(folder: P
     (folder.parent / "given" / "requirements.txt").write_text(lines)
     last = made(folder).stderr.splitlines()[-1]
     assert "no environment from my.txt: " in last
-    assert "Index, proxy and certificates are named in `environment`" in last
+    assert "Index, proxy and certificates of all runs are the operators' to set" in last
+    assert "ask an operator." in last
 
 
 def test_nothing_of_a_package_runs_while_it_is_installed(folder: Path) -> None:
