@@ -17,6 +17,7 @@ from headway.gateway.door import Submitter
 from headway.gateway.job_data import claim_uploads
 from headway.gateway.prefect_calls import team_tag
 from headway.gateway.run_lookup import check_own, check_owner, find_run, find_to_cancel, seen_team
+from headway.gateway.session_shell import refuse_shell
 from headway.gateway.submit import (
     claim_code,
     job_of,
@@ -160,6 +161,7 @@ def checked(
     pool = str(goes_to["work_pool_name"])
     refuse_impossible(site, read, pool=pool, queue=queue)
     refuse_missing(site, read, server, pool=pool, queue=queue)
+    refuse_shell(site, read, pool=pool, queue=queue)
     return read, goes_to
 
 

@@ -1,5 +1,6 @@
 """samples/session on a live site: its page at the gateway's other port, and its end without use."""
 
+import json
 from pathlib import Path
 
 import httpx
@@ -55,8 +56,9 @@ def test_its_owner_opens_it_and_it_ends_when_nobody_does(
 def test_no_shell_is_promised_where_none_can_be_opened(
     process_site: LiveSite, tmp_path: Path
 ) -> None:
-    run_id = process_site.submit(tmp_path, **JOB | {"name": "shell", "session": {"shell": True}})
-    ended = process_site.until(run_id, "Completed", "Failed")
-    assert ended["exit"]["kind"] == "refused", ended["exit"]
-    assert "without a container engine" in ended["exit"]["message"]
-    assert "--node" in ended["exit"]["message"]
+    job = tmp_path / "shell.json"
+    job.write_text(json.dumps(JOB | {"name": "shell", "session": {"shell": True}}))
+    said = process_site.run("submit", str(job))
+    assert said.returncode == 2
+    assert "without a container engine" in said.stderr
+    assert "the nodes that have one: none" in said.stderr
