@@ -9,7 +9,7 @@ hosts are not reachable, --mirrors (or HEADWAY_ZOO_MIRRORS) is a folder of bare 
 OWNER/NAME.git. The site has to reach an index of packages (docs/operating.md).
 
 What was said is sampled every half second while a run goes on and kept as JSON lines in
-FOLDER/said.jsonl, from which `--again` prints the table without a run.
+FOLDER/said.jsonl, from which `--again` prints the table without a run, of each run the newest.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from ruamel.yaml import YAML  # noqa: E402
 
 from benchmarks.zoo_data import MAKERS  # noqa: E402
 from headway import Client  # noqa: E402
+from headway.errors import HeadwayError, may_come_back  # noqa: E402
 from headway.units import format_size  # noqa: E402
 
 TABLE = Path(__file__).with_name("zoo_programs.yaml")
@@ -96,7 +97,9 @@ def main() -> int:
     table = YAML(typ="safe", pure=True).load(TABLE)
     if asked.again:
         lines = asked.again.read_text().splitlines()
-        print_table([Said(**json.loads(line)) for line in lines], asked.half)
+        told = [Said(**json.loads(line)) for line in lines]
+        newest = {(each.program, each.number): each for each in told}
+        print_table(list(newest.values()), asked.half)
         return 0
     chosen = [
         each
@@ -104,16 +107,16 @@ def main() -> int:
         if each["name"] in (asked.names or [each["name"]]) and asked.half in (None, each["half"])
     ]
     asked.folder.mkdir(parents=True, exist_ok=True)
-    told: list[Said] = []
+    said_now: list[Said] = []
     with Client() as client, (asked.folder / "said.jsonl").open("a") as file:
         for program in chosen:
             folder = brought(program, table, asked.folder, asked.mirrors)
             for said in tried(client, program, folder):
-                told.append(said)
+                said_now.append(said)
                 file.write(json.dumps(asdict(said)) + "\n")
                 file.flush()
                 print(f"{said.program} {said.number}: {said.state} {said.reason}", file=sys.stderr)
-    print_table(told, asked.half)
+    print_table(said_now, asked.half)
     return 0
 
 
@@ -174,9 +177,20 @@ def tried(client: Client, program: dict[str, Any], folder: Path) -> Iterator[Sai
         yield said
 
 
+def _asked(client: Client, run_id: str) -> dict[str, Any]:
+    """The run as it is, once the gateway answers: what may come back is waited for."""
+    while True:
+        try:
+            return client.run(run_id)
+        except HeadwayError as error:
+            if not may_come_back(error):
+                raise
+            time.sleep(LOOK_EVERY_S)
+
+
 def _watch(client: Client, run_id: str, said: Said) -> None:
     until = time.monotonic() + LONGEST_S
-    while (run := client.run(run_id))["state"] not in ENDED:
+    while (run := _asked(client, run_id))["state"] not in ENDED:
         progress = run.get("progress") or {}
         bounds = [run.get(f"remaining_{end}_s") for end in ("low", "high")]
         low_s, high_s = bounds if None not in bounds else (None, None)

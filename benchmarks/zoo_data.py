@@ -19,8 +19,12 @@ def words(folder: Path, *names: str) -> None:
 
 
 def characters(folder: Path) -> None:
-    """NanoGPT's `input.txt`, and what its own `prepare.py` makes of it, which needs numpy."""
+    """NanoGPT's `input.txt`, and what its own `prepare.py` makes of it, which needs numpy.
+
+    Its .gitignore leaves both out: a file names them, so that they travel.
+    """
     (folder / "input.txt").write_text("\n".join(_sentences(4000)))
+    (folder.parents[1] / ".headwayinclude").write_text("/data/shakespeare_char/*\n")
     subprocess.run([sys.executable, "prepare.py"], cwd=folder, check=True, capture_output=True)
 
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -143,10 +144,27 @@ def with_folder(job: dict[str, Any], job_file: BinaryIO) -> dict[str, Any]:
     return job | {"workdir": str(Path(name).parent / job["workdir"])}
 
 
+_SAID_LEFT = 4
+
+
 def with_code(client: "Client", job: dict[str, Any]) -> dict[str, Any]:
-    """*job* once its folder was sent, with a bar of how far that is on a terminal."""
+    """*job* once its folder was sent, with a bar of how far that is on a terminal.
+
+    Said beforehand is what of it stays behind, which a program may look for in vain.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    from headway.code.folder import INCLUDE, left_behind
+
+    if (workdir := job.get("workdir")) and (left := left_behind(Path(str(workdir)))):
+        more = f" and {len(left) - _SAID_LEFT} more" if len(left) > _SAID_LEFT else ""
+        names = f"{', '.join(left[:_SAID_LEFT])}{more}"
+        say(
+            f"left out, as .gitignore says: {names}; a file {INCLUDE} with patterns names what of "
+            "it the program needs",
+            err=True,
+        )
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     console = Console(stderr=True)

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from headway.errors import InvalidInput, shown
 from headway.model.code import CODE, FIELD, MOST_DIFF_BYTES, CodeManifest
@@ -23,6 +23,9 @@ _LIST_S = 120.0
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _CUT = "\n[cut: the diff goes on]\n"
 _MOST_NESTED = 16
+INCLUDE = ".headwayinclude"
+"""Patterns, as in .gitignore, of files that travel although it leaves them out: prepared data."""
+_CACHES = frozenset({"__pycache__", "venv", "env", "node_modules"})
 _HOME_MARK = "/node.id"
 """What each home of headway's has: the keys of a site in it never travel."""
 
@@ -78,20 +81,43 @@ def _names(folder: Path, depth: int = 0) -> Iterator[str]:
     """Paths below *folder* of all that is to travel; of a repository in it, too."""
     if depth > _MOST_NESTED:
         raise InvalidInput(FIELD, str(folder), "repositories lie in each other too deep")
-    wanted = ("ls-files", "-z", "--others", "--exclude-standard")
-    if _git(folder, "rev-parse", "--git-dir", check=False) is not None:
-        listed = _git(folder, *wanted, "--cached")
-    else:
-        with tempfile.TemporaryDirectory() as empty:
-            beside = (f"--git-dir={empty}", f"--work-tree={folder}")
-            _git(folder, f"--git-dir={empty}", "init", "--quiet", "--bare")
-            listed = _git(folder, *beside, "-c", "core.bare=false", *wanted)
-    for name in filter(None, (listed or "").split("\0")):
+    listed = _listed(folder, "--exclude-standard", tracked=True)
+    if depth == 0 and (folder / INCLUDE).is_file():
+        listed |= _listed(folder, "--ignored", f"--exclude-from={folder / INCLUDE}")
+    for name in sorted(listed):
         below = folder / name
         if below.is_dir() and not below.is_symlink():
             yield from (f"{name.rstrip('/')}/{each}" for each in _names(below, depth + 1))
         else:
             yield name
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Files and folders that stay behind as .gitignore says, but for caches and hidden ones."""
+    stays = _listed(folder, "--ignored", "--exclude-standard", "--directory")
+    included = set(_names(folder))
+    folders = tuple(name for name in stays if name.endswith("/"))
+    return sorted(
+        name
+        for name in stays
+        if not any(name != each and name.startswith(each) for each in folders)
+        and not any(part.startswith(".") or part in _CACHES for part in PurePath(name).parts)
+        and not name.endswith((".pyc", ".egg-info/"))
+        and not any(each == name or each.startswith(name) for each in included)
+    )
+
+
+def _listed(folder: Path, *asked: str, tracked: bool = False) -> set[str]:
+    """What git lists of the files that it does not track, and those that it tracks."""
+    wanted = ("ls-files", "-z", "--others", *asked)
+    if _git(folder, "rev-parse", "--git-dir", check=False) is not None:
+        found = _git(folder, *wanted, *(("--cached",) if tracked else ()))
+    else:
+        with tempfile.TemporaryDirectory() as empty:
+            beside = (f"--git-dir={empty}", f"--work-tree={folder}")
+            _git(folder, f"--git-dir={empty}", "init", "--quiet", "--bare")
+            found = _git(folder, *beside, "-c", "core.bare=false", *wanted)
+    return set(filter(None, (found or "").split("\0")))
 
 
 def _file(root: Path, name: str) -> SentFile | None:

@@ -58,7 +58,12 @@ def test_no_shell_is_promised_where_none_can_be_opened(
 ) -> None:
     job = tmp_path / "shell.json"
     job.write_text(json.dumps(JOB | {"name": "shell", "session": {"shell": True}}))
-    said = process_site.run("submit", str(job))
-    assert said.returncode == 2
-    assert "without a container engine" in said.stderr
-    assert "the nodes that have one: none" in said.stderr
+    said = [process_site.run("submit", str(job))]
+
+    def refused() -> bool:  # once the node has said that it has no engine
+        said.append(process_site.run("submit", str(job)))
+        return said[-1].returncode == 2
+
+    wait_for(refused, lambda: f"it is not refused: {said[-1]}")
+    assert "without a container engine" in said[-1].stderr
+    assert "the nodes that have one: none" in said[-1].stderr

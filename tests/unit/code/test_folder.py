@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.code import folder as folder_module
-from headway.code.folder import pack
+from headway.code.folder import INCLUDE, left_behind, pack
 from headway.errors import InvalidInput
 from headway.model.code import CODE, MOST_DIFF_BYTES, CodeManifest
 
@@ -88,6 +88,18 @@ def test_a_repository_gives_what_it_tracks_its_commit_and_the_change(project: Pa
     below = pack(project / "data").manifest
     assert [each.path for each in below.files] == ["big.bin"]
     assert below.diff == ""
+
+
+@pytest.mark.parametrize("in_git", [True, False])
+def test_what_is_left_out_is_known_and_may_be_asked_for(project: Path, *, in_git: bool) -> None:
+    if in_git:
+        git(project, "init", "--quiet")
+    (project / ".gitignore").write_text("*.bin\ndata/\n__pycache__/\n.cache/\n")
+    write(project, {"set/a.bin": "1", "data/b.csv": "2", "__pycache__/c": "3", ".cache/d": "4"})
+    assert left_behind(project) == ["data/", "set/"]
+    (project / INCLUDE).write_text("set/*.bin\n")
+    assert "set/a.bin" in names(project)
+    assert left_behind(project) == ["data/"]
 
 
 def test_a_long_diff_is_cut(project: Path) -> None:
