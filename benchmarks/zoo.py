@@ -75,12 +75,12 @@ class Said:
             return None, None
         moment = self.began_at + part * self.runtime_s
         before = [each for each in self.seen if each["at"] <= moment]
-        if not before or before[-1]["remaining_s"] is None:
+        if not before:
             return None, None
-        last = before[-1]
+        last, said_s = before[-1], before[-1]["remaining_s"]
         left = self.began_at + self.runtime_s - last["at"]
         inside = None if last["high_s"] is None else last["low_s"] <= left <= last["high_s"]
-        return last["remaining_s"] / max(left, 1e-3), inside
+        return None if said_s is None else said_s / max(left, 1e-3), inside
 
 
 def main() -> int:
@@ -250,7 +250,7 @@ def _first_try(said: Said) -> bool:
 def _ratio(said: tuple[float | None, bool | None]) -> str:
     ratio, inside = said
     mark = {None: "", True: "✓", False: "✗"}[inside]
-    return "–" if ratio is None else f"{ratio:.2f}{mark}"
+    return f"{'–' if ratio is None else f'{ratio:.2f}'}{mark}"
 
 
 def _figures(told: list[Said]) -> Iterator[str]:
