@@ -6,7 +6,7 @@ of 200 rounds). What only reads says so (`Database.reading`): it cannot write.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,11 @@ def _engine(address: URL) -> Engine:
             "options": f"-c idle_in_transaction_session_timeout={_FROZEN_MS}",
         },
     )
+    # Psycopg's `executemany` is a pipeline: who is stopped in the middle of one is not idle for
+    # PostgreSQL, and would keep its rows for ever. Rows are inserted in one statement instead.
+    engine.dialect.use_insertmanyvalues_wo_returning = True  # type: ignore[attr-defined]
+    engine.dialect.supports_sane_multi_rowcount = False
+    event.listen(engine, "do_executemany", _one_by_one)
     _ENGINES.add(engine)
     return engine
 
@@ -85,6 +90,12 @@ def _leave_connections() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_connections)
+
+
+def _one_by_one(cursor: Any, statement: str, parameters: Iterable[Any], _context: object) -> bool:
+    for each in parameters:
+        cursor.execute(statement, each)
+    return True
 
 
 def shown(engine: Engine) -> str:

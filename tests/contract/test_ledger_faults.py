@@ -1,9 +1,12 @@
 """Faults of the database and of whoever writes to it: nothing is lost, nothing granted twice."""
 
+import os
+import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,8 +15,10 @@ from sqlalchemy.exc import DBAPIError
 
 from headway.errors import LedgerUnreachable, SchemaMismatch
 from headway.ledger import Ledger, database
-from headway.model.lease import Wait
+from headway.model.lease import Demand, Lease, Sharing, Wait
+from headway.model.node import Capacity, Gpu, Node
 from headway.model.run import Measurement, RunState
+from headway.units import GIB
 from tests.support import ledger_faults as faults
 from tests.support import lost_answers
 from tests.support import postgresql as postgresql_support
@@ -142,6 +147,58 @@ def test_who_freezes_in_a_transaction_holds_up_nobody_for_long(
         frozen.execute(text("SELECT 1"))
     frozen.close()
     ledger.close()
+
+
+class _Stops(list[Any]):
+    """Rows of one statement; whoever goes through them is stopped in the middle."""
+
+    def __iter__(self) -> Iterator[Any]:
+        rows = super().__iter__()
+        yield next(rows)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        yield from rows
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO lease_gpu", "UPDATE lease"])
+def test_who_is_stopped_between_rows_holds_up_nobody_for_long(
+    ledger_url: str, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """Of two GPUs, or of the two leases of a gang: a pipeline would hold its rows for ever."""
+    monkeypatch.setattr(database, "_FROZEN_MS", 1000)
+    with closing(Ledger.open(ledger_url)) as ledger:
+        faults.prepare(ledger)
+        gpus = tuple(Gpu(f"GPU-{i}", i, "A100", 80 * GIB) for i in range(2))
+        node = Node("two", "gpu", Capacity(64.0, 64 * GIB, gpus))
+        ledger.nodes.register(node, boot_id="boot", worker_token="worker")
+        enqueue(ledger, "stopped")
+        enqueue(ledger, "gang")
+        gang = admit_in_term(ledger, "gang", "two", Demand(GIB), others=["kills-b"])
+        assert isinstance(gang, Lease)
+        demand = Demand(GIB, gpus=2, gpu_memory_bytes=GIB, sharing=Sharing.WHOLE)
+
+        one, many = psycopg.Cursor.execute, psycopg.Cursor.executemany
+
+        def execute(cursor: Any, sql: Any, *values: Any, **more: Any) -> Any:
+            done = one(cursor, sql, *values, **more)
+            if str(sql).startswith(statement):
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return done
+
+        def executemany(cursor: Any, sql: Any, rows: list[Any]) -> None:
+            many(cursor, sql, _Stops(rows) if str(sql).startswith(statement) else rows)
+
+        def do() -> None:
+            monkeypatch.setattr(psycopg.Cursor, "execute", execute)
+            monkeypatch.setattr(psycopg.Cursor, "executemany", executemany)
+            if statement.startswith("INSERT"):
+                admit_in_term(ledger, "stopped", "two", demand)
+            else:
+                ledger.leases.release(fence_of(ledger, "gang"))
+
+        with faults.stopped_in(ledger, do):
+            assert isinstance(admit_in_term(ledger, "stopped", "two", demand), Lease)
+            release(ledger, "gang")
+        assert ledger.leases.of_run("gang") is None
 
 
 @pytest.mark.postgresql

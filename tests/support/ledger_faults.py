@@ -183,6 +183,24 @@ def _in_a_process_that_is_killed(do: Callable[[], None]) -> None:
     os.waitpid(pid, 0)
 
 
+@contextmanager
+def stopped_in(ledger: Ledger, do: Callable[[], object]) -> Iterator[None]:
+    """*do* something with this *ledger* in a process that stops itself; it stays stopped inside."""
+    ledger.close()  # no connection may be open over a fork
+    pid = os.fork()
+    if pid == 0:
+        try:
+            do()
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 def bring_to_their_end(ledger: Ledger, run_ids: list[str], chance: random.Random) -> None:
     """Go on with the runs until nothing is left to do; what was lost would keep it from that."""
     for _ in range(STEPS * len(run_ids)):
