@@ -157,7 +157,7 @@ def be_node(name: str, scratch: Path) -> None:
     home = scratch / name
     os.environ |= {"HEADWAY_NODE": name, "HEADWAY_HOME": str(home)}
     site = FakeSite(read_settings(), SystemClock())
-    gpu_node.current_site = lambda: site  # type: ignore[assignment]
+    gpu_node.current_site = lambda _: site  # type: ignore[assignment]
     gpu_node.have_fork_server = lambda *_: None  # type: ignore[assignment]
 
     programs = ThreadPoolExecutor(8)

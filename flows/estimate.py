@@ -11,6 +11,7 @@ from prefect.states import Completed, Failed
 from flows.page import show_picture
 from headway.errors import InvalidInput
 from headway.forecast import Forecaster
+from headway.ledger.database import Connections
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.site import Site, current_site
@@ -101,6 +102,8 @@ def estimate(
         prefer: fastest or cheapest.
     """
     try:
-        return Completed(message=options(current_site(), job, budget, deadline, prefer))
+        return Completed(
+            message=options(current_site(Connections.BRIEF), job, budget, deadline, prefer)
+        )
     except (InvalidInput, ValueError) as error:
         return Failed(message=str(error).splitlines()[0])

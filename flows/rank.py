@@ -16,6 +16,7 @@ from prefect.states import Failed, Scheduled
 from flows.leaving import back_to_the_line, deaf_to_sigterm
 from flows.train import run_attempt
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable
+from headway.ledger.database import Connections
 from headway.node.flowlock import hold_flow
 from headway.prefect.client import RANK
 from headway.run.rendezvous import Meeting
@@ -33,7 +34,7 @@ def rank(*, gang: str, attempt: int, lease: int, number: int, nodes: int) -> Sta
         number: Which part: 1, 2, …
         nodes: How many parts there are.
     """
-    site = current_site()
+    site = current_site(Connections.BRIEF)
     run_id = str(flow_run.get_id())
     with hold_flow(site.settings.state_dir, run_id):
         state = run_part(site, run_id, lease, Meeting(gang, attempt, "", 0, number, nodes))

@@ -16,6 +16,7 @@ from headway.estimate.starts import (
     learn,
     scores_document,
 )
+from headway.ledger.database import Connections
 from headway.model.trace import Trace
 from headway.site import Site, current_site
 
@@ -92,6 +93,6 @@ def _figures(name: str, score: "Score | None") -> dict[str, str]:
 @flow(name="retrain-estimators", persist_result=False)
 def retrain_estimators() -> State[None]:
     """Refit the estimators on all traces, and keep the old ones if the new are worse."""
-    site = current_site()
+    site = current_site(Connections.BRIEF)
     verdict = refit(site, load_traces(site))
     return Completed(message=f"{verdict}; {recalibrate_starts(site)}")

@@ -39,6 +39,7 @@ from headway.errors import (
     LedgerUnreachable,
     SiteUnreachable,
 )
+from headway.ledger.database import Connections
 from headway.model.job import TrainingJob
 from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind, RunState
@@ -157,7 +158,7 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:  # noqa: ARG001 - the ledger
     Give the job's image and command, and what it needs; headway predicts what
     is left open. The run waits as AwaitingHeadroom until a node has room.
     """
-    site = current_site()
+    site = current_site(Connections.BRIEF)
     run_id = str(flow_run.get_id())
     with hold_flow(site.settings.state_dir, run_id):
         state = run_attempt(site, run_id)

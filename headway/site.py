@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -24,6 +24,7 @@ from headway.errors import (
 from headway.estimate.physics import Tables, shipped, with_site
 from headway.home import have_passable, keep_private, samples
 from headway.ledger import Ledger
+from headway.ledger.database import Connections
 from headway.model.address import local_path
 from headway.model.ceiling import Ceiling
 from headway.model.container_policy import UIDS_OF_TEAMS, ContainerPolicy
@@ -483,10 +484,10 @@ POLICY_SETTINGS = TypeAdapter(PolicySettings)
 
 
 @lru_cache(maxsize=1)
-def current_site() -> Site:
-    """The site of this process, from its environment.
+def current_site(keep: Connections = Connections.MANY) -> Site:
+    """The site of this process, from its environment; to *keep* so many connections to the ledger.
 
     From here on what the process and its children make is their user's alone.
     """
     keep_private()
-    return Site(read_settings(), SystemClock(), Ledger.find)
+    return Site(read_settings(), SystemClock(), partial(Ledger.find, keep=keep))

@@ -11,7 +11,7 @@ from headway.ledger.audit_log import AuditLog
 from headway.ledger.calls import Calls
 from headway.ledger.code import Code
 from headway.ledger.columns import now
-from headway.ledger.database import Database, open_engine, shown
+from headway.ledger.database import Connections, Database, open_engine, shown
 from headway.ledger.flow_starts import FlowStarts
 from headway.ledger.gang_asks import GangAsks
 from headway.ledger.inspection import Inspection
@@ -89,10 +89,10 @@ class Ledger:
             LedgerUnreachable: The database does not answer.
             SchemaMismatch: It is newer than this code.
         """
-        return cls._opened(url, make=True)
+        return cls._opened(url, Connections.MANY, make=True)
 
     @classmethod
-    def find(cls, url: str) -> Self:
+    def find(cls, url: str, keep: Connections = Connections.MANY) -> Self:
         """The ledger at *url*: as `open`, but none is made.
 
         Whoever asks an empty ledger is told that nobody waits and that there
@@ -101,11 +101,11 @@ class Ledger:
         Raises:
             LedgerMissing: There is none.
         """
-        return cls._opened(url, make=False)
+        return cls._opened(url, keep, make=False)
 
     @classmethod
-    def _opened(cls, url: str, *, make: bool) -> Self:
-        engine = open_engine(url)
+    def _opened(cls, url: str, keep: Connections, *, make: bool) -> Self:
+        engine = open_engine(url, keep)
         ledger = cls(Database(engine))
         try:
             if not make and ledger._database.schema_version() is None:

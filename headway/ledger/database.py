@@ -8,13 +8,16 @@ of 200 rounds). What only reads says so (`Database.reading`): it cannot write.
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
+from threading import Timer
 from typing import Any
 from weakref import WeakSet
 
 from psycopg.errors import InsufficientPrivilege
 from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+from sqlalchemy.pool import QueuePool
 from sqlmodel import Session
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -36,24 +39,36 @@ _FROZEN_MS = 15_000
 """Who does nothing for so long in the middle of a transaction is frozen: PostgreSQL ends it, since
 everybody else waits for the rows that it holds."""
 _ENGINES: WeakSet[Engine] = WeakSet()
+_MOST_CONNECTIONS = 32
+_BRIEF_S = 1.0
 _MIGRATION_LOCK = 0x68656164  # "head": the advisory lock's number
 
 
-def open_engine(url: str) -> Engine:
+class Connections(Enum):
+    """How many connections a process keeps between its questions; more are closed at once."""
+
+    MANY = 16
+    """Of many that ask: to open one costs 10 ms."""
+    ONE = 1
+    BRIEF = 0
+    """One, which is closed when nothing was asked for `_BRIEF_S`."""
+
+
+def open_engine(url: str, keep: Connections = Connections.MANY) -> Engine:
     """An engine for *url* with the settings that the ledger's promises rest on.
 
     Raises:
         InvalidInput: It is no address of a database that can be a ledger.
     """
     try:
-        return _engine(make_url(url))
+        return _engine(make_url(url), keep)
     except (ArgumentError, ImportError, ValueError):
         # What was given may hold a password, and so may SQLAlchemy's words about it.
         allowed = "give an address such as postgresql://user@host/headway"
         raise InvalidInput("HEADWAY_LEDGER_URL", HIDDEN, allowed) from None
 
 
-def _engine(address: URL) -> Engine:
+def _engine(address: URL, keep: Connections) -> Engine:
     if address.get_backend_name() != "postgresql":
         raise ArgumentError("no other database keeps the ledger's promises")
     if address.drivername == "postgresql":
@@ -61,9 +76,8 @@ def _engine(address: URL) -> Engine:
     engine = create_engine(
         address,
         pool_pre_ping=True,
-        # Of those that are opened only while many ask, each costs 10 ms; one that asks opens one.
-        pool_size=16,
-        max_overflow=16,
+        pool_size=max(keep.value, 1),
+        max_overflow=_MOST_CONNECTIONS - max(keep.value, 1),
         # A server that vanishes from the network is given up soon, not after the system's 15 min.
         connect_args={
             "connect_timeout": 10,
@@ -76,9 +90,11 @@ def _engine(address: URL) -> Engine:
     )
     # Psycopg's `executemany` is a pipeline: who is stopped in the middle of one is not idle for
     # PostgreSQL, and would keep its rows for ever. Rows are inserted in one statement instead.
-    engine.dialect.use_insertmanyvalues_wo_returning = True  # type: ignore[attr-defined]
+    engine.dialect.use_insertmanyvalues_wo_returning = True
     engine.dialect.supports_sane_multi_rowcount = False
     event.listen(engine, "do_executemany", _one_by_one)
+    if keep is Connections.BRIEF:
+        _close_idle(engine)
     _ENGINES.add(engine)
     return engine
 
@@ -90,6 +106,29 @@ def _leave_connections() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_connections)
+
+
+def _close_idle(engine: Engine) -> None:
+    """Let *engine* close its connections whenever nobody has used any for `_BRIEF_S`."""
+
+    def close() -> None:
+        if isinstance(engine.pool, QueuePool) and not engine.pool.checkedout():
+            engine.dispose()
+
+    timer = Timer(0.0, close)
+
+    def used(*_: object) -> None:
+        timer.cancel()
+
+    def unused(*_: object) -> None:
+        nonlocal timer
+        timer.cancel()
+        timer = Timer(_BRIEF_S, close)
+        timer.daemon = True
+        timer.start()
+
+    event.listen(engine, "checkout", used)
+    event.listen(engine, "checkin", unused)
 
 
 def _one_by_one(cursor: Any, statement: str, parameters: Iterable[Any], _context: object) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 from headway.errors import HeadwayError
+from headway.ledger.database import Connections
 from headway.node.daemon import SILENT_S, guard_daemon, revive_supervisor
 from headway.node.daemon_logs import bound_logs
 from headway.node.lookout import Lookout
@@ -183,7 +184,7 @@ def main() -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True
     )
-    site = current_site()
+    site = current_site(Connections.ONE)
     guard_daemon(site.settings).claim()
     guard = Guard(site)
     (site.settings.state_dir / "guard.ready").touch()

@@ -29,6 +29,7 @@ from prefect.workers.base import (
 from headway.clock import NowAndThen
 from headway.errors import HeadwayError
 from headway.ledger.calls import scheduler_of
+from headway.ledger.database import Connections
 from headway.node.daemon import revive_supervisor, worker_daemon
 from headway.node.expiry import tidy_environments, tidy_store, tidy_uploads, trim_code
 from headway.node.file_server import serve_files
@@ -105,7 +106,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         (self._site.settings.state_dir / "worker.ready").touch()
 
     def _open_site(self) -> None:
-        self._site = current_site()
+        self._site = current_site(Connections.ONE)
         worker_daemon(self._site.settings).claim()
         self._site.choose_runtime()
         join_site(self._site)
