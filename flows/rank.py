@@ -1,6 +1,6 @@
 """`rank`: one node's part of a job that runs over several nodes.
 
-The `train` flow of the gang starts it, and the ledger says where the ranks meet.
+The scheduler starts it with its grant, and the ledger says where the ranks meet.
 It takes the lease that the gang holds for it and then is a run like any other:
 its own container, limits, log and clean-up. It ends when its program does, or
 when the gang is over.
@@ -25,7 +25,7 @@ from headway.site import Site, current_site
 
 @flow(name=RANK, validate_parameters=False, persist_result=False)
 def rank(*, gang: str, attempt: int, lease: int, number: int, nodes: int) -> State[Any]:
-    """Run one node's part of the job of run `gang`. The flow `train` starts it.
+    """Run one node's part of the job of run `gang`. The scheduler starts it.
 
     Args:
         gang: Id of the run that leads.

@@ -29,7 +29,6 @@ from flows.leaving import (
     state_of,
 )
 from flows.run_chart import RunChart
-from flows.start_ranks import start_ranks
 from flows.steps import KeptResult, step
 from headway.errors import (
     EngineUnreachable,
@@ -210,7 +209,6 @@ def run_attempt(site: Site, run_id: str, meeting: Meeting | None = None) -> Stat
 def _steps(attempt: Attempt, charts: list[RunChart]) -> State[Any]:
     """The steps of the attempt; what it draws goes into *charts*."""
     try:
-        start_ranks(attempt)  # so that all nodes bring data and image at the same time
         stage_data(attempt)
         lease = admit(attempt)
         if isinstance(lease, Wait):

@@ -39,7 +39,7 @@ async def _call(site: Site, pool: PrefectPool, array: ArrayRecord) -> None:
     run_id = await pool.make_run(
         {"job": member_document(array, index)},
         name=member_name(array.name, index),
-        tag=team_tag(array.team),
+        tags=[team_tag(array.team)],
         key=member_key(array.array_id, index),
         queue=array.queue,
     )

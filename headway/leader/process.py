@@ -30,6 +30,7 @@ from headway.leader.members import call_members
 from headway.leader.notices import tell_people
 from headway.leader.offers import offers, refused
 from headway.leader.play import play_queue
+from headway.leader.ranks import start_ranks
 from headway.leader.settings_blocks import keep_blocks, keep_gates
 from headway.leader.wait_pages import WaitPages
 from headway.ledger.calls import scheduler_of
@@ -82,6 +83,7 @@ class Scheduler:
         self._pages = WaitPages(client, self._pool, site.clock, self._waits)
         self._wake, self._housework, self._held_up = (asyncio.Event() for _ in range(3))
         self._granted, self._members_due, self._ended = (asyncio.Event() for _ in range(3))
+        self._ranks_due = asyncio.Event()
         self._unnoted: list[str] = []
         self._called: set[str] = set()
         self._explained: Mapping[str, int] = {}
@@ -106,6 +108,7 @@ class Scheduler:
                 (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
                 (self._go_on_granting, "grants wait for the next pass", _CLAIMS_EVERY_S, None),
                 (self._note_granted, "what was granted is not Pending", math.inf, self._granted),
+                (self._start_ranks, "no ranks of gangs", _LOOK_EVERY_S, self._ranks_due),
                 (self._call_members, "no members of arrays", _MEMBERS_EVERY_S, self._members_due),
                 (self._play, "when runs start is told by the last time", _PLAY_EVERY_S, None),
                 (self._tell_people, "people are not told of ends", _NOTICES_EVERY_S, self._ended),
@@ -203,6 +206,7 @@ class Scheduler:
         if decided.granted:
             self._unnoted += decided.granted
             self._granted.set()
+            self._ranks_due.set()
         for run_id, sentence in decided.waiting.items():
             logged, planned = run_id in decided.logged, run_id in decided.planned
             self._pages.say(run_id, sentence, logged=logged, planned=planned)
@@ -220,6 +224,10 @@ class Scheduler:
         async with anyio.create_task_group() as tasks:
             for run_id in granted:
                 tasks.start_soon(self._pool.note_granted, run_id)
+
+    async def _start_ranks(self) -> None:
+        """Let the ranks of gangs begin: at once after a grant, beside rank 0, and now and then."""
+        await start_ranks(self._site, self._pool)
 
     async def _call_members(self) -> None:
         """Let the next members of arrays come: at once after a grant, and now and then."""

@@ -44,6 +44,12 @@ class LeaseReads(Repository):
         held = LeaseRow.run_id == run_id, LIVE, LeaseRow.gang_rank > 0
         return self._leases(select(LeaseRow).where(*held).order_by("gang_rank"))
 
+    def held_for_ranks(self, pool: str) -> list[Lease]:
+        """The same of all gangs of *pool*, oldest first."""
+        held = LIVE, LeaseRow.gang_rank > 0, RunRow.pool == pool, col(RunRow.state).in_(GRANTED)
+        query = select(LeaseRow).join(RunRow, col(RunRow.run_id) == col(LeaseRow.run_id))
+        return self._leases(query.where(*held).order_by("lease_id"))
+
     def expiries(self, run_ids: Sequence[str]) -> dict[str, datetime]:
         """When the own live lease of each run expires; nothing of those that have none."""
         own = among(LeaseRow.run_id, run_ids), LeaseRow.gang_rank == 0, LIVE

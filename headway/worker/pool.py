@@ -19,7 +19,7 @@ from prefect.states import Failed, Pending
 from headway.clock import SystemClock
 from headway.model.prefect_view import PrefectView
 from headway.node.mending import PrefectRun
-from headway.prefect.client import DEPLOYMENT, FLOW
+from headway.prefect.client import DEPLOYMENTS, FLOW
 from headway.prefect.unreadable import REFUSED
 from headway.scheduler.limits import Gates
 from headway.worker.flow_runs import FlowRunReader
@@ -128,24 +128,35 @@ class PrefectPool:
                 await self._client.update_flow_run(UUID(run_id), parameters={})
 
     async def make_run(
-        self, parameters: dict[str, Any], *, name: str, tag: str, key: str, queue: str
+        self,
+        parameters: dict[str, Any],
+        *,
+        flow: str = FLOW,
+        name: str,
+        tags: Sequence[str],
+        key: str,
+        queue: str,
     ) -> str:
-        """Make a run of the flow `train` in this pool; one *key* gives one run. Its id."""
+        """Make a run of *flow*, `train` or `rank`, in this pool; one *key* gives one run. Its id.
+
+        Raises:
+            ObjectNotFound: The flow is not registered for this pool.
+        """
         made = await self._client.create_flow_run_from_deployment(
-            await self._deployment(),
+            await self._deployment(flow),
             parameters=parameters,
             name=name,
-            tags=[tag],
+            tags=tags,
             idempotency_key=key,
             work_queue_name=queue,
         )
         return str(made.id)
 
-    async def _deployment(self) -> UUID:
-        """That of `train` in this pool; see `PrefectServer.offer_in`."""
-        default = await self._client.read_deployment_by_name(DEPLOYMENT)
+    async def _deployment(self, flow: str) -> UUID:
+        """That of *flow* in this pool; see `PrefectServer.offer_in`."""
+        default = await self._client.read_deployment_by_name(DEPLOYMENTS[flow])
         if default.work_pool_name != self._name:
-            default = await self._client.read_deployment_by_name(f"{FLOW}/{self._name}")
+            default = await self._client.read_deployment_by_name(f"{flow}/{self._name}")
         return default.id
 
     async def flow_names(self, runs: Iterable[FlowRun]) -> dict[UUID, str]:

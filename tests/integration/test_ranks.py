@@ -1,19 +1,21 @@
 """A gang's head and its parts on a real ledger, without Prefect: who hears what of whom."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
+import httpx
 import pytest
 from prefect.client.schemas.objects import StateType
-from prefect.settings import PREFECT_API_URL, temporary_settings
 from sqlmodel import update
 
 from flows.rank import run_part
-from flows.start_ranks import start_ranks
 from headway.clock import SystemClock
-from headway.errors import LeaseLost, SiteUnreachable
+from headway.errors import LeaseLost
+from headway.leader.ranks import start_ranks
 from headway.ledger.tables import LeaseRow, NodeRow
 from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.launch import Launch
@@ -254,14 +256,45 @@ def test_the_end_for_which_rank_0_was_stopped_is_explained_too(
     assert site.ledger.runs.get(GANG).state is RunState.WAITING
 
 
-def test_ranks_that_prefect_cannot_be_asked_for_are_the_sites_failure(
+class NoRanks:
+    """In the place of `PrefectPool`: keeps what it is asked to make; the first time it is away."""
+
+    def __init__(self) -> None:
+        self.away = True
+        self.made: list[tuple[str, str, dict[str, Any]]] = []
+
+    async def make_run(self, parameters: dict[str, Any], **more: Any) -> str:
+        if self.away:
+            raise httpx.ConnectError("nobody listens")
+        self.made.append((more["queue"], more["key"], parameters))
+        return f"run of {more['key']}"
+
+
+def test_each_rank_that_is_held_and_has_not_begun_is_started_on_its_node(
     site: Site, attempt: Attempt
 ) -> None:
-    with (
-        temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}),
-        pytest.raises(SiteUnreachable, match="no rank could start"),
-    ):
-        start_ranks(attempt)
+    """Again where Prefect was away: its key gives one run however often it is asked."""
+    first, second = site.ledger.leases.untaken(GANG)
+    prefect = NoRanks()
+    asyncio.run(start_ranks(site, cast("Any", prefect)))
+    assert prefect.made == []
+    prefect.away = False
+    site.ledger.calls.wait(second.node, 0.0)  # listens from here on
+    asyncio.run(start_ranks(site, cast("Any", prefect)))
+    assert [(node, asked["lease"]) for node, _, asked in prefect.made] == [
+        ("one", first.lease_id), ("two", second.lease_id),
+    ]  # fmt: skip
+    assert site.ledger.calls.wait(second.node, 20.0) == [f"run of {prefect.made[1][1]} rank"]
+    assert prefect.made[0][2] == {
+        "gang": GANG, "attempt": 1, "lease": first.lease_id, "number": 1, "nodes": 3,
+    }  # fmt: skip
+    take(site)
+    asyncio.run(start_ranks(site, cast("Any", prefect)))
+    assert [node for node, _, _ in prefect.made[2:]] == ["two"]
+    release(site.ledger, GANG)
+    asyncio.run(start_ranks(site, cast("Any", prefect)))
+    assert len(prefect.made) == 3
+    site.ledger.calls.close()
 
 
 def test_memory_that_ran_out_below_a_launcher_is_why_the_gang_failed(
