@@ -90,8 +90,7 @@ def in_term(session: Session, term: Term) -> None:
     Raises:
         TermOver: Another term has begun.
     """
-    _let_go_when_stopped(session)
-    query = select(LeaderRow.term).where(col(LeaderRow.pool) == term.pool)
-    found = session.exec(query.with_for_update(read=True)).one_or_none()
+    query = select(LeaderRow.term, _LETS_GO).where(col(LeaderRow.pool) == term.pool)
+    found, _ = session.exec(query.with_for_update(read=True)).one_or_none() or (0, "")
     if found != term.number:
-        raise TermOver(term.pool, term.number, found or 0)
+        raise TermOver(term.pool, term.number, found)

@@ -13,6 +13,7 @@ from headway.errors import LeaseLost
 from headway.ledger.admitting import held_up, ports_there
 from headway.ledger.attempts import note_claim, note_end
 from headway.ledger.calls import call
+from headway.ledger.codec import record
 from headway.ledger.columns import from_now, now
 from headway.ledger.fences import ended_before, fenced, given_back_before, leased
 from headway.ledger.gang_rows import rank_run, ranks_begun
@@ -108,12 +109,12 @@ class Leases(LeaseReads):
                 return held
             admits, busy = [], {}
             for name in names:
-                record = node_record(rows[name])
-                seen = record.reading
+                known = node_record(rows[name])
+                seen = known.reading
                 busy[name] = seen.busy_ports if seen is not None else ()
                 live = live_leases(session, [name])
                 headroom = compute_headroom(
-                    record.node, live, seen, utilisation_limit=utilisation_limit
+                    known.node, live, seen, utilisation_limit=utilisation_limit
                 )
                 decision = judge(demand, headroom)
                 if isinstance(decision, Wait):
@@ -156,7 +157,8 @@ class Leases(LeaseReads):
             run.resource, run.reason, run.expected_start_at = None, "", None
             session.flush()
             call(session, node)  # at once: its program begins while others are granted
-            return lease_from(session, leases[0])
+            here = ports.get(node, {})
+            return record(Lease, leases[0], gpus=tuple(admits[0].gpus), ports=here)
 
     def take_up(self, fence: Fence) -> None:
         """A flow process begins the attempt: its claim has no deadline any more. Idempotent.
