@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from headway.clock import NowAndThen
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Lease
@@ -26,6 +27,7 @@ from headway.units import GIB, format_size
 ENVIRONMENT_BYTES = 32 * GIB
 """What one environment takes at most; it is its team's, and counts against no run's disk."""
 _MOST_FILES = 500_000
+_SETTINGS_EVERY_S = 5.0
 _DISK_GRACE_S = 1.0
 _FAR_BEYOND = 1.05
 """Times what it asks for: beyond that nothing is given any grace."""
@@ -52,6 +54,8 @@ class AttemptUpkeep:
         if meeting is not None and starts_others:
             self._post = GangPost(attempt, meeting.gang_id, meeting.rank)
         self._container_folders: tuple[Path, ...] = ()
+        self._settings_due = NowAndThen(attempt.site.clock, _SETTINGS_EVERY_S)
+        self._reserve_bytes: int | None = None
         own = ", working directory" if attempt.job.code else ""
         self._disk = DiskMeter(
             attempt.site.clock,
@@ -141,8 +145,10 @@ class AttemptUpkeep:
         return self._attempt.job.resources.disk or None
 
     def _why_too_much(self, uses: Sequence[DiskUse]) -> str:
-        reserve = self._site.node_settings.reserve_disk
-        return why_too_much(uses, self._asked_bytes, None if isinstance(reserve, str) else reserve)
+        if self._settings_due.is_due():  # the disk is measured twice a second
+            reserve = self._site.node_settings.reserve_disk
+            self._reserve_bytes = None if isinstance(reserve, str) else reserve
+        return why_too_much(uses, self._asked_bytes, self._reserve_bytes)
 
     def _own_folders(self) -> tuple[Path, ...]:
         if not self._container_folders:  # they stay the same while there is a container
