@@ -30,10 +30,10 @@ class FakePool:
         self.parameters: dict[str, dict[str, Any]] = {}
 
     async def make_run(
-        self, parameters: dict[str, Any], *, name: str, tag: str, key: str, queue: str
+        self, parameters: dict[str, Any], *, name: str, tags: list[str], key: str, queue: str
     ) -> str:
         """The run of *key*."""
-        assert (tag, queue) == ("team:vision", "default")
+        assert (tags, queue) == (["team:vision"], "default")
         self.parameters.setdefault(name, parameters)
         return self.runs.setdefault(key, str(uuid4()))
 
