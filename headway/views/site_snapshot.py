@@ -59,9 +59,9 @@ class RunProgress:
         return self.far.phase if self.far else ""
 
     @property
-    def progress_text(self) -> str:
-        """How far it is, for people; empty where nothing is known."""
-        return progress_text(self.far, self.left, self.remaining_cost)
+    def progress_text(self) -> str | None:
+        """How far it is, for people; None where nothing is known."""
+        return progress_text(self.far, self.left, self.remaining_cost) or None
 
     @property
     def remaining_cost(self) -> float | None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -514,8 +515,8 @@ def test_a_run_of_which_nothing_is_known_gets_twice_the_memory_and_then_all_ther
         exit_ = settled(attempt, ended(attempt, 137, log="", oom=True))
         assert exit_.kind is ExitKind.OUT_OF_MEMORY
     assert killed[0] <= UNKNOWN_BYTES
-    assert killed[1:-1] == [2 * each for each in killed[:-2]]
-    assert killed[-2] < killed[-1] <= 2 * killed[-2]
+    for before, after in pairwise(killed):  # what strangers use changes meanwhile
+        assert after == 2 * before or (before < after < 2 * before and 4 * before > killed[-1])
     assert "it had all the host memory that a node could give" in exit_.message
     assert Forecaster(site).forecast(job)[0].host_above_bytes == killed[-1]
 
