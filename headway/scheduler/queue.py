@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from headway.clock import NowAndThen
-from headway.errors import LeaseLost
+from headway.errors import HeadwayError, LeaseLost
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
 from headway.model.lease import Fence, Resource, Wait
@@ -246,5 +246,10 @@ class PoolQueue:
         reasons, sentences, logged = self._announced.news(
             made, seen, self._waiting, self._held_back
         )
-        self._site.ledger.runs.set_reasons(reasons, term)
+        try:
+            self._site.ledger.runs.set_reasons(reasons, term)
+        except HeadwayError:
+            for run_id in sentences:  # nobody was told: the next pass tells them
+                self._announced.forget(run_id)
+            raise
         return sentences, logged

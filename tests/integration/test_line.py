@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -135,6 +136,20 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     assert seen.logged == {second.run_id}
     # The reason is news once.
     assert line.run_pass().waiting == {}
+
+
+def test_a_reason_that_could_not_be_written_is_told_by_the_next_pass(sites, monkeypatch) -> None:
+    line, runs = only_here(sites), sites["here"].ledger.runs
+    second = offer("second")
+    line.take_in([offer("first", age_s=10), second])
+    with monkeypatch.context() as away:
+        gone = LedgerUnreachable("postgresql://db", "it was restarted")
+        away.setattr(runs, "set_reasons", Mock(side_effect=gone))
+        with pytest.raises(LedgerUnreachable):
+            line.run_pass()
+    assert runs.get(second.run_id).reason == ""
+    line.run_pass()
+    assert "of host memory" in runs.get(second.run_id).reason
 
 
 def following(name: str, other: Offer, when: str = "ok") -> Offer:
