@@ -30,7 +30,7 @@ class Outside(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     index: Annotated[str, AfterValidator(_address)] = ""
-    """Of packages, in the place of pypi.org."""
+    """Of packages, in the place of the public one."""
     more_indexes: tuple[Annotated[str, AfterValidator(_address)], ...] = ()
     """Asked before it."""
     proxy: Annotated[str, AfterValidator(_address)] = ""
