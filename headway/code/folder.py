@@ -82,8 +82,8 @@ def _names(folder: Path, depth: int = 0) -> Iterator[str]:
     if depth > _MOST_NESTED:
         raise InvalidInput(FIELD, str(folder), "repositories lie in each other too deep")
     listed = _listed(folder, "--exclude-standard", tracked=True)
-    if depth == 0 and (folder / INCLUDE).is_file():
-        listed |= _listed(folder, "--ignored", f"--exclude-from={folder / INCLUDE}")
+    if depth == 0:
+        listed |= _included(folder)
     for name in sorted(listed):
         below = folder / name
         if below.is_dir() and not below.is_symlink():
@@ -95,7 +95,7 @@ def _names(folder: Path, depth: int = 0) -> Iterator[str]:
 def left_behind(folder: Path) -> list[str]:
     """Files and folders that stay behind as .gitignore says, but for caches and hidden ones."""
     stays = _listed(folder, "--ignored", "--exclude-standard", "--directory")
-    included = set(_names(folder))
+    included = _included(folder)
     folders = tuple(name for name in stays if name.endswith("/"))
     return sorted(
         name
@@ -104,6 +104,14 @@ def left_behind(folder: Path) -> list[str]:
         and not any(part.startswith(".") or part in _CACHES for part in PurePath(name).parts)
         and not name.endswith((".pyc", ".egg-info/"))
         and not any(each == name or each.startswith(name) for each in included)
+    )
+
+
+def _included(folder: Path) -> set[str]:
+    """What travels although .gitignore leaves it out."""
+    patterns = folder / INCLUDE
+    return (
+        _listed(folder, "--ignored", f"--exclude-from={patterns}") if patterns.is_file() else set()
     )
 
 

@@ -2,7 +2,7 @@
 
 from headway.errors import InvalidInput
 from headway.model.job_text import JobText
-from headway.model.node import NodeReading
+from headway.policy.base_image import without_engine
 from headway.site import Site
 
 
@@ -24,18 +24,15 @@ def refuse_shell(site: Site, read: JobText, *, pool: str, queue: str) -> None:
     records = site.ledger.nodes.all()
     of_pool = [each for each in records if each.node.pool == pool]
     able = [each for each in of_pool if each.node.name == queue] or of_pool
-    if not able or not all(without_engine(each.reading) for each in able):
+    lacks = {
+        each.node.name for each in records if each.reading and without_engine(each.reading.pythons)
+    }
+    if not able or not lacks.issuperset(each.node.name for each in able):
         return
-    others = [each.node for each in records if not without_engine(each.reading)]
+    others = [each.node for each in records if each.node.name not in lacks]
     where = ", ".join(f"{node.name} in pool {node.pool}" for node in others)
     allowed = (
         f"{', '.join(each.node.name for each in able)} run programs without a container engine, "
         f"where no shell can be opened beside them; the nodes that have one: {where or 'none'}"
     )
     raise InvalidInput("session.shell", True, allowed, where=read.place("session.shell"))
-
-
-def without_engine(reading: NodeReading | None) -> bool:
-    """Whether a node has said that programs start in its own Python, and in no image."""
-    pythons = None if reading is None else reading.pythons
-    return bool(pythons) and not any((pythons or {}).values())

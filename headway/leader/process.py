@@ -177,12 +177,12 @@ class Scheduler:
             self._passed = True
             self._wake.set()
             return []
-        due = self._site.clock.now() + timedelta(seconds=_AHEAD_S)
-        known = await anyio.to_thread.run_sync(self._queue.known)
         whole = self._whole_look.is_due()
         if not (whole or self._offers_due or self._backlog):
             return []  # woken for something else: Prefect has no new runs
         self._offers_due = False
+        due = self._site.clock.now() + timedelta(seconds=_AHEAD_S)
+        known = await anyio.to_thread.run_sync(self._queue.known)
         first_page = PAGE if whole else SHORT_PAGE
         return await self._backlog.part(known, due, first_page=first_page)
 

@@ -21,6 +21,11 @@ class Based(NamedTuple):
     image itself."""
 
 
+def without_engine(pythons: Mapping[str, str] | None) -> bool:
+    """Whether programs start in a node's own Python, and in no image; not where it never said."""
+    return pythons is not None and "" in pythons.values()
+
+
 def on_base_image(job: TrainingJob, policy: ContainerPolicy, nodes: Pythons = ()) -> Based:
     """*job* with the image that the site has named for its Python; itself where it names an image.
 
@@ -40,7 +45,7 @@ def on_base_image(job: TrainingJob, policy: ContainerPolicy, nodes: Pythons = ()
         return Based(job)
     known = [each for each in nodes if each is not None]
     named, whose = policy.base_images, "this site names no such Python"
-    if known and all("" in each.values() for each in known):
+    if known and all(map(without_engine, known)):
         # Nothing reads this name of an image: programs start in the node's own Python.
         named = {python: f"python:{python}" for each in known for python in each}
         whose = "the nodes have no container engine, and another Python of their own"

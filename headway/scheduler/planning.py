@@ -159,7 +159,7 @@ def read_pool(site: Site, pool: str = "") -> PoolNow:
             entry = kept.entries.get(run_id)
             if entry is not None and entry.record.promised_at != turn.promised_at:
                 promised = replace(entry.record, promised_at=turn.promised_at)
-                kept.put(promised, entry.version, nodes)
+                kept.put(promised, kept.versions[run_id], nodes)
         kept.since = seen.until
         waiting = kept.copy()
         known = read_known(site.ledger, seen, settings, so_far)

@@ -31,7 +31,6 @@ class Entry:
     record: RunRecord
     run: WaitingRun
     kind: Kind
-    version: Version
     said_s: tuple[tuple[float, float], ...]
     """Median and upper quantile of the runtime that was said of it, and at each larger size."""
 
@@ -97,7 +96,7 @@ class Waiting:
             return
         for entry in self.entries.values():
             if entry.record.demand is not None:
-                self._enter(entry.record, entry.record.demand, entry.version, nodes)
+                self._enter(entry.record, entry.record.demand, nodes)
 
     def put(self, record: RunRecord, version: Version, nodes: Collection[str]) -> None:
         """*record* waits, or has changed; one of which no demand is known does not yet.
@@ -110,7 +109,7 @@ class Waiting:
         self.versions[record.run_id] = version
         self.entries.pop(record.run_id, None)
         if record.demand is not None:
-            self._enter(record, record.demand, version, nodes)
+            self._enter(record, record.demand, nodes)
 
     def remove(self, run_id: str) -> None:
         """The run waits no more."""
@@ -118,12 +117,10 @@ class Waiting:
         self.versions.pop(run_id, None)
         self.turns.pop(run_id, None)
 
-    def _enter(
-        self, record: RunRecord, demand: Demand, version: Version, nodes: Collection[str]
-    ) -> None:
+    def _enter(self, record: RunRecord, demand: Demand, nodes: Collection[str]) -> None:
         run = self.as_waiting(record, demand, nodes)
         said_s = tuple((each.median_s, each.high_s) for each in (run, *run.larger))
-        self.entries[record.run_id] = Entry(record, run, kind_of_run(record), version, said_s)
+        self.entries[record.run_id] = Entry(record, run, kind_of_run(record), said_s)
 
     def as_waiting(
         self, record: RunRecord, demand: Demand, nodes: Collection[str] = ()

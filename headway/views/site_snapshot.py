@@ -143,5 +143,5 @@ def _progress(
         return RunProgress(record)
     elapsed_s = max((now - record.started_at).total_seconds(), 0.0)
     far = last if last is not None and last.attempt == record.attempt else None
-    # What the queue goes by, too.
+    # As the queue has it, but of runs of other recipes, which people are not told of.
     return RunProgress(record, elapsed_s, left_of(record, last, usual, now), far)
