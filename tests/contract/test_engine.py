@@ -17,7 +17,7 @@ from headway.model.run import ExitKind
 from headway.testing.engine import POOL, FakeCluster, FakeEngine
 from headway.testing.engine_contract import EngineContract
 from headway.testing.engine_harness import EngineHarness
-from tests.support.slurm import Slurm, slurm, why_none
+from tests.support.slurm import Slurm, two_nodes
 
 
 class TestFake(EngineContract):
@@ -65,10 +65,7 @@ class TestFake(EngineContract):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    if missing := why_none():
-        pytest.skip(missing)
-    with slurm(tmp_path_factory.mktemp("slurm"), cpus=2, nodes=("n1", "n2"), gpus=2) as cluster:
-        yield cluster
+    yield from two_nodes(tmp_path_factory.mktemp("slurm"))
 
 
 @pytest.mark.slurm

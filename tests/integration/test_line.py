@@ -631,6 +631,23 @@ def _with_a_gpu(site: Site) -> None:
 READ = GpuReading("GPU-0", 0, "NVIDIA A100", 40 * 2**30, 0)
 
 
+ON_THE_GPU = {
+    "gpus": 1, "gpu_memory": "1GiB", "sharing": "whole", "host_memory": "64MiB", "cpus": 0.1,
+}  # fmt: skip
+
+
+def _take_the_gpu(site: Site, line: PoolQueue, *, known: bool) -> None:
+    """A run holds the only GPU; whether it is *known* how long that lasts."""
+    first = offer("first", job={"resources": ON_THE_GPU})
+    line.take_in([first])
+    demand = site.ledger.runs.get(first.run_id).demand
+    until = {"predicted_high_s": 1_000.0} if known else {}
+    assert isinstance(admit_in_term(site.ledger, first.run_id, "here", demand, **until), Lease)
+    if known:
+        said = Prediction(900.0, 800.0, 1_000.0, basis="4 run(s) of the same job")
+        site.ledger.runs.predict(fence_of(site.ledger, first.run_id), said, demand)
+
+
 def _ran(site: Site, gpu_type: str, runtime_s: float) -> Trace:
     """A run of the job on that kind of processor; its recipe is image and name."""
     gpus = 0 if gpu_type == "cpu" else 1
@@ -644,19 +661,9 @@ def test_a_run_that_waits_for_a_gpu_takes_the_cpu_if_it_ends_sooner_so(
     site = sites["here"]
     _with_a_gpu(site)
     line = only_here(sites)
-    wants = {"gpus": 1, "gpu_memory": "1GiB", "sharing": "whole", "host_memory": "64MiB"}
-    first = offer("first", job={"resources": {**wants, "cpus": 0.1}})
-    line.take_in([first])
-    lease = admit_in_term(site.ledger,
-        first.run_id, "here", site.ledger.runs.get(first.run_id).demand, predicted_high_s=1_000.0,
-    )  # fmt: skip
-    assert isinstance(lease, Lease)
-    known = Prediction(900.0, 800.0, 1_000.0, basis="4 run(s) of the same job")
-    site.ledger.runs.predict(
-        fence_of(site.ledger, first.run_id), known, site.ledger.runs.get(first.run_id).demand
-    )
+    _take_the_gpu(site, line, known=True)
     site.ledger.traces.add([_ran(site, "cpu", cpu_s), _ran(site, READ.name, 60.0)])
-    job = {"resources": {**wants, "cpus": 0.1, "cpu_fallback": True}}
+    job = {"resources": {**ON_THE_GPU, "cpu_fallback": True}}
     thrifty = offer("thrifty", job=job)
     line.take_in([thrifty])
     before = site.ledger.runs.get(thrifty.run_id)
@@ -678,15 +685,8 @@ def test_a_run_of_which_nothing_is_known_takes_the_cpu_at_once(
     site = sites["here"]
     _with_a_gpu(site)
     line = only_here(sites)
-    wants = {"gpus": 1, "gpu_memory": "1GiB", "sharing": "whole", "host_memory": "64MiB"}
-    first = offer("first", job={"resources": {**wants, "cpus": 0.1}})
-    line.take_in([first])
-    demand = site.ledger.runs.get(first.run_id).demand
-    assert isinstance(admit_in_term(site.ledger, first.run_id, "here", demand), Lease)
-    if holder_is_known:
-        known = Prediction(900.0, 800.0, 1_000.0, basis="4 run(s) of the same job")
-        site.ledger.runs.predict(fence_of(site.ledger, first.run_id), known, demand)
-    job = {"resources": {**wants, "cpus": 0.1, "cpu_fallback": True}}
+    _take_the_gpu(site, line, known=holder_is_known)
+    job = {"resources": {**ON_THE_GPU, "cpu_fallback": True}}
     asked = offer("unknown", job=job)
     tried = rehearse(site, job_from_document(asked.document), pool="gpu", queue="default")
     line.take_in([asked])

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from headway.cli.main import headway
 from tests.support.site import forget_site
-from tests.support.slurm import Slurm, slurm, why_none
+from tests.support.slurm import Slurm, two_nodes
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "slurm.md").read_text()
 JOB = "name: j\npython: '3.11'\nresources: { cpus: 1, host_memory: 64MiB }\n"
@@ -20,10 +20,7 @@ pytestmark = pytest.mark.slurm
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    if missing := why_none():
-        pytest.skip(missing)
-    with slurm(tmp_path_factory.mktemp("slurm"), cpus=2, nodes=("n1", "n2"), gpus=2) as cluster:
-        yield cluster
+    yield from two_nodes(tmp_path_factory.mktemp("slurm"))
 
 
 @pytest.fixture(autouse=True)

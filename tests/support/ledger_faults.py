@@ -174,25 +174,25 @@ def killed_once(ledger: Ledger, run_ids: list[str], seed: int) -> None:
 
 
 def _in_a_process_that_is_killed(do: Callable[[], None]) -> None:
+    os.waitpid(_forked(do), 0)
+
+
+def _forked(do: Callable[[], object]) -> int:
+    """A process that does *do* and kills itself at its end."""
     pid = os.fork()
     if pid == 0:
         try:
             do()
         finally:
             os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(pid, 0)
+    return pid
 
 
 @contextmanager
 def stopped_in(ledger: Ledger, do: Callable[[], object]) -> Iterator[None]:
     """*do* something with this *ledger* in a process that stops itself; it stays stopped inside."""
     ledger.close()  # no connection may be open over a fork
-    pid = os.fork()
-    if pid == 0:
-        try:
-            do()
-        finally:
-            os.kill(os.getpid(), signal.SIGKILL)
+    pid = _forked(do)
     assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
     try:
         yield

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "srun")
 _START_S = 60.0
 _CONF = """\
@@ -192,3 +194,11 @@ def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
+
+
+def two_nodes(folder: Path) -> Iterator[Slurm]:
+    """For a fixture: a cluster of two nodes with GPUs; its tests are skipped where none can be."""
+    if missing := why_none():
+        pytest.skip(missing)
+    with slurm(folder, cpus=2, nodes=("n1", "n2"), gpus=2) as cluster:
+        yield cluster
