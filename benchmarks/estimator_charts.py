@@ -18,8 +18,8 @@ _LEVELS = tuple(i / 10 for i in range(1, 10))
 
 def calibration(held: HeldOut, levels: Sequence[float]) -> Floats:
     """Share of measured times inside the interval of each of *levels*, as the 80 % one scales."""
-    log_half = np.log(held.forecast.high_s / held.forecast.low_s) / 2
-    off = np.abs(np.log(held.measured_s / held.forecast.median_s)) / log_half
+    low_s, median_s, high_s = held.said_s.T
+    off = np.abs(np.log(held.measured_s / median_s)) / (np.log(high_s / low_s) / 2)
     normal = norm.ppf(0.5 + np.array(levels) / 2) / norm.ppf(0.5 + COVERAGE / 2)
     return np.array([(off <= reach).mean() for reach in normal])
 
@@ -28,7 +28,7 @@ def cumulative_error(held: Mapping[str, HeldOut]) -> bytes:
     """Share of runs within each relative error, one line a model."""
     figure, axes = _figure("Relative error, %", "Share of runs within it")
     for name, each in held.items():
-        error = np.sort(np.abs(each.forecast.median_s / each.measured_s - 1)) * 100
+        error = np.sort(np.abs(each.said_s[:, 1] / each.measured_s - 1)) * 100
         axes.step(error, np.arange(1, len(error) + 1) / len(error), where="post", label=name)
     axes.set_xlim(0, 50)
     axes.set_ylim(0, 1)

@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 from sklearn.isotonic import IsotonicRegression
 
-from headway.clock import SystemClock
-from headway.estimate.evaluation.evaluate import Rows, champion, hold_out
+from headway.estimate.evaluation.evaluate import Rows, hold_out, model_of
 from headway.estimate.physics import shipped
 from headway.estimate.trace_files import parse
 
@@ -31,22 +30,17 @@ def main() -> None:
     asked = parser.parse_args()
     traces = parse(asked.traces.read_bytes(), asked.traces.name, "benchmark").traces
     rows = Rows.of(traces)
-    table = pd.DataFrame(
-        {
-            "network": c.network, "gpu": c.gpu_type, "gpus": c.gpus, "batch": c.batch_size,
-            "spread": c.nodes > 1, "seconds": seconds,
-        }
-        for c, seconds in zip(rows.configurations, rows.seconds, strict=True)
-    )  # fmt: skip
+    names = {"network": "network", "gpu_type": "gpu", "gpus": "gpus", "batch_size": "batch"}
+    table = rows.X[[*names]].rename(columns=names)
+    table = table.assign(spread=rows.X["nodes"] > 1, seconds=rows.seconds)
     by_batch = contradiction(table, ["network", "gpu", "gpus", "spread"], "batch", "seconds")
     by_count = contradiction(table, ["network", "gpu", "batch", "spread"], "gpus", "seconds")
     table["floor"] = np.maximum(by_batch, by_count)
     errors = [
         np.abs(
-            hold_out(
-                rows, champion(shipped(), seed), rows.folds(5, None, seed, shipped()),
-                clock=SystemClock(),
-            ).forecast.median_s / rows.seconds - 1
+            hold_out(model_of(shipped(), seed), rows, shipped(), seed=seed)[0].said_s[:, 1]
+            / rows.seconds
+            - 1
         )
         for seed in range(asked.seeds)
     ]  # fmt: skip

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.estimate.estimator import peaks_of
 from headway.estimate.features import from_trace
 from headway.estimate.memory import HOST_TERMS, MemoryModel, Peak
 from headway.estimate.trace_files import parse
@@ -73,8 +72,10 @@ def by_recipe(traces: list[Trace]) -> dict[str, list[Peak]]:
     ended = [t for t in traces if t.exit == "ok"]
     ended.sort(key=lambda t: t.started_at or datetime.min.replace(tzinfo=UTC))
     found: dict[str, list[Peak]] = {}
-    for peak in peaks_of(ended, [from_trace(t) for t in ended], "host_peak_bytes"):
-        found.setdefault(peak.configuration.recipe, []).append(peak)
+    for trace in ended:
+        if trace.host_peak_bytes:
+            peak = Peak(from_trace(trace), trace.host_peak_bytes)
+            found.setdefault(peak.configuration.recipe, []).append(peak)
     return found
 
 

@@ -115,18 +115,15 @@ def evaluate(
         return
     from dataclasses import asdict
 
-    from headway.clock import SystemClock
-    from headway.estimate.evaluation.evaluate import LeaveOut
     from headway.estimate.evaluation.evaluate import evaluate as score_model
     from headway.estimate.physics import with_site
     from headway.settings import read_settings
 
     got = score_model(
         _traces(file),
-        clock=SystemClock(),
         tables=this_site().tables if file is None else with_site(read_settings().home),
         folds=folds,
-        leave_out=LeaveOut(leave_out) if leave_out else None,
+        leave_out=leave_out,
         seed=seed,
     )
     if machine:
@@ -149,8 +146,6 @@ def evaluate(
             "≤ 20 %",
             "in 80 %",
             "width",
-            "fit",
-            "predict",
         ],
         [_score_row(name, each) for name, each in got.models.items()],
     )
@@ -244,8 +239,8 @@ def _score_row(name: str, each: "Score") -> list[str]:
 
     errors = (each.mean_relative_error, each.median_relative_error, each.p95_relative_error)
     shares = (each.within_10_frac, each.within_20_frac, each.coverage_80_frac)
-    times = [f"× {each.width_80:.2f}", f"{each.fit_s:.1f} s", f"{each.predict_s:.2f} s"]
-    return [name, *map(readable, errors), *(f"{share:.1%}" for share in shares), *times]
+    spread = [*(f"{share:.1%}" for share in shares), f"× {each.width_80:.2f}"]
+    return [name, *map(readable, errors), *spread]
 
 
 COMMANDS = (estimators,)

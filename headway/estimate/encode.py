@@ -48,8 +48,13 @@ _QUANTITIES: dict[str, Callable[[Configuration], float | None]] = {
 
 
 def log2(value: float | None) -> float:
-    """Base-2 logarithm; NaN when unknown or negative, and zero counts as a half."""
-    return math.nan if value is None or not value >= 0 else math.log2(max(value, 0.5))
+    """Base-2 logarithm; NaN when unknown. Below a half it is that of one, below zero as far down.
+
+    So it rises all the way: -1 for anything from -0.5 to 0.5, -3 for -2.
+    """
+    if value is None or math.isnan(value):
+        return math.nan
+    return math.log2(max(value, 0.5)) if value >= 0 else -2.0 - math.log2(max(-value, 0.5))
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,20 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-import numpy as np
 from pydantic import InstanceOf
 
 from headway.estimate.duration.time_model import TimeModel
 from headway.estimate.features import Configuration, Unit, from_trace
 from headway.estimate.learnable import learnable
-from headway.estimate.memory import GPU_TERMS, HOST_TERMS, MemoryModel, Peak
+from headway.estimate.memory import FEWEST_PEAKS, MemoryModel
 from headway.estimate.physics import Tables, shipped
 from headway.model.run import Prediction
 from headway.model.trace import Trace
+
+if TYPE_CHECKING:
+    from headway.estimate.regressors import HostMemory
 
 FEWEST = 5
 """With fewer traces of a unit no time is learnt."""
@@ -87,21 +90,26 @@ class Estimators:
     @classmethod
     def _of(cls, traces: Sequence[Trace], seed: int, tables: Tables) -> "Estimators":
         """What *traces* teach whoever may know them all."""
+        # pandas and scikit-learn take a second that predicting never needs.
+        from headway.estimate.frame import frame_of  # noqa: PLC0415
+        from headway.estimate.regressors import GpuMemory, HostMemory, Runtime  # noqa: PLC0415
+
         known = [tables.complete(from_trace(t)) for t in traces]
         times: dict[Unit, TimeModel] = {}
         for unit in Unit:
             rows = learnable(traces, known, unit)
             if len(rows) >= FEWEST:
-                seconds = np.array(list(rows.values()))
-                times[unit] = TimeModel.fit([known[at] for at in rows], seconds, seed)
+                learnt = Runtime(random_state=seed)
+                learnt.fit(frame_of([known[at] for at in rows]), list(rows.values()))
+                times[unit] = learnt.model_
         counts: dict[str, int] = {}
         for c in known:
             counts[c.recipe] = counts.get(c.recipe, 0) + 1
         return cls(
             counts=counts,
             times=times,
-            host=MemoryModel.fit(peaks_of(traces, known, "host_peak_bytes"), HOST_TERMS),
-            gpu=MemoryModel.fit(peaks_of(traces, known, "gpu_peak_bytes"), GPU_TERMS),
+            host=_memory(HostMemory(), traces, known, "host_peak_bytes"),
+            gpu=_memory(GpuMemory(), traces, known, "gpu_peak_bytes"),
             tables=tables,
         )
 
@@ -187,14 +195,10 @@ class Estimators:
             ]
             if model is None or not rows:
                 continue
-            forecast = model.forecast([known[i] for i in rows])
-            for position, i in enumerate(rows):
-                factor = factors[i] or 1.0
-                found[i] = (
-                    float(forecast.median_s[position]) * factor,
-                    float(forecast.low_s[position]) * factor,
-                    float(forecast.high_s[position]) * factor,
-                )
+            said = model.quantiles([known[i] for i in rows])
+            for i, span in zip(rows, said, strict=True):
+                low_s, median_s, high_s = (float(each) * (factors[i] or 1.0) for each in span)
+                found[i] = (median_s, low_s, high_s)
         return found
 
 
@@ -203,14 +207,21 @@ def _factor(configuration: Configuration, unit: Unit) -> float | None:
     return configuration.epochs if unit is Unit.EPOCH else configuration.iterations_in_all()
 
 
-def peaks_of(traces: Sequence[Trace], known: Sequence[Configuration], column: str) -> list[Peak]:
+def _memory(
+    model: "HostMemory", traces: Sequence[Trace], known: Sequence[Configuration], column: str
+) -> MemoryModel:
     """What *traces* say of the peak in *column*. A run that failed early says nothing."""
-    found = []
-    for trace, configuration in zip(traces, known, strict=True):
-        peak = getattr(trace, column)
-        if peak and trace.exit in {"ok", "oom"}:
-            found.append(Peak(configuration, peak, lower_bound=trace.exit == "oom"))
-    return found
+    told = [
+        (c, peak, t.exit == "oom")
+        for t, c in zip(traces, known, strict=True)
+        if (peak := getattr(t, column)) and t.exit in {"ok", "oom"}
+    ]
+    if len(told) < FEWEST_PEAKS:
+        return MemoryModel()
+    from headway.estimate.frame import frame_of  # noqa: PLC0415 - as above
+
+    rows, peaks, bounds = zip(*told, strict=True)
+    return model.fit(frame_of(rows), peaks, lower_bound=bounds).model_
 
 
 def fingerprint(traces: Sequence[Trace]) -> str:

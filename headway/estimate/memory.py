@@ -101,8 +101,8 @@ class RecipeMemory:
             factor *= (max(self._value(name, known), 1e-9) / usual) ** power
         return float(np.dot(values, self.coefficients)) * factor
 
-    def upper_bytes(self, known: Configuration) -> int:
-        """What to reserve: exceeded by one run in a hundred."""
+    def quantiles(self, known: Configuration, q: Sequence[float]) -> Floats:
+        """Bytes that a share *q* of runs stays below, shape (quantiles,)."""
         beyond = 0.0
         for name in (*self.terms, *self.powers):
             read = _quantity(name, known)
@@ -110,8 +110,11 @@ class RecipeMemory:
             if read is not None and read > 0 and low > 0:
                 beyond += max(0.0, math.log2(read / high), math.log2(low / read))
         spread = math.hypot(self.spread, _FAR_SPREAD * beyond)
-        median = self.median_bytes(known)
-        upper = median * math.exp(float(stdtrit(self.freedom, QUANTILE)) * spread)
+        return np.asarray(self.median_bytes(known) * np.exp(stdtrit(self.freedom, q) * spread))
+
+    def upper_bytes(self, known: Configuration) -> int:
+        """What to reserve: exceeded by one run in a hundred."""
+        median, upper = map(float, self.quantiles(known, (0.5, QUANTILE)))
         killed = [held for size, held in self.bounds if size <= median * 1.05]
         return math.ceil(max([upper, *(held * BOUND_MARGIN for held in killed)]))
 
@@ -155,10 +158,10 @@ class MemoryModel:
         recipe = self._recipe_for(known)
         return recipe.upper_bytes(known) if recipe else None
 
-    def median_bytes(self, known: Configuration) -> float | None:
-        """The most likely peak of *known*; None when no trace is like it."""
+    def quantiles(self, known: Configuration, q: Sequence[float]) -> Floats | None:
+        """Bytes that a share *q* of runs stays below; None when no trace is like it."""
         recipe = self._recipe_for(known)
-        return recipe.median_bytes(known) if recipe else None
+        return recipe.quantiles(known, q) if recipe else None
 
     def _recipe_for(self, known: Configuration) -> RecipeMemory | None:
         """What is known of *known*'s recipe, or of networks in general when that may help."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from headway.estimate.duration.batches import Batches
 from headway.estimate.duration.gp import EXACT, GaussianProcess, left_out
@@ -22,6 +23,8 @@ CHAMPION = "gp"
 """Name of the product's own model in evaluations."""
 COVERAGE = 0.8
 """An interval holds the measured value so often."""
+SPAN = (0.1, 0.5, 0.9)
+"""The quantiles of such an interval, the median between them."""
 NOVELTIES = ("network", "gpu_type", "gpus")
 """What may be new in a configuration; its interval is then calibrated on groups left out."""
 ITERATIONS = 25
@@ -45,15 +48,6 @@ _SLOPES = {"gpu_flops_per_s": -0.5, "gpu_bandwidth_bytes_per_s": -0.5}
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """Median and interval, in seconds, one a configuration."""
-
-    median_s: Floats
-    low_s: Floats
-    high_s: Floats
-
-
-@dataclass(frozen=True)
 class TimeModel:
     """Seconds of one unit, learnt from traces."""
 
@@ -73,7 +67,11 @@ class TimeModel:
 
     @classmethod
     def fit(
-        cls, configurations: Sequence[Configuration], seconds: Floats, seed: int = 0
+        cls,
+        configurations: Sequence[Configuration],
+        seconds: Floats,
+        seed: int = 0,
+        iterations: int = ITERATIONS,
     ) -> "TimeModel":
         """Learn from the *seconds* that *configurations* took, shape (n,)."""
         rng = np.random.default_rng(seed)
@@ -82,14 +80,14 @@ class TimeModel:
         credible = believable(plain, x, y, workload(encoder), rng)
         x, y = x[credible], y[credible]
         kernels = [plain, *embedded_kernel(encoder, x, seed)]
-        tuned = [k.tuned(x, y - y.mean(), rng, ITERATIONS) for k in kernels]
+        tuned = [k.tuned(x, y - y.mean(), rng, iterations) for k in kernels]
         members = tuple(GaussianProcess.fit(k, x, y, rng) for k in tuned)
         shown = np.sort(rng.permutation(len(x))[:EXACT])
         stretches = _calibrate(encoder, tuned, x[shown], y[shown])
         if len(x) < _ENOUGH_TO_SPLIT:
             stretches[""] *= _FLATTERED
         elif len(x) <= 2 * TUNED_ON:  # else most rows were left out of the tuning anyway
-            stretches[""] = max(stretches[""], _honest_stretch(kernels, x, y, rng))
+            stretches[""] = max(stretches[""], _honest_stretch(kernels, x, y, rng, iterations))
         counts = tuple(sorted({float(c.gpus) for c in configurations}))
         recipes = frozenset(c.recipe for c in configurations)
         ignored = int((~credible).sum())
@@ -99,8 +97,14 @@ class TimeModel:
         """Whether a trace of the same recipe was among those it learnt from."""
         return configuration.recipe in self.recipes
 
-    def forecast(self, configurations: Sequence[Configuration]) -> Forecast:
-        """What *configurations* would take."""
+    def quantiles(
+        self, configurations: Sequence[Configuration], q: Sequence[float] = SPAN
+    ) -> Floats:
+        """Seconds that *configurations* would take, shape (n, quantiles).
+
+        Intervals are calibrated at 80 %; the quantiles *q* are where a normal distribution of log
+        time has them that holds as much between 10 and 90 %.
+        """
         x = self.encoder.encode(configurations)
         x = self.batches.relative(self.encoder, x, configurations)
         mean, deviation = self.members[0].predict(x)
@@ -114,7 +118,8 @@ class TimeModel:
             [self._stretch(c, row) for c, row in zip(configurations, x, strict=True)]
         )
         half = np.hypot(stretch * deviation, self._guessed(configurations, x))
-        return Forecast(np.exp(mean), np.exp(mean - half), np.exp(mean + half))
+        reach = ndtri(np.asarray(q, dtype=np.float64)) / ndtri(SPAN[-1])
+        return np.asarray(np.exp(mean[:, None] + half[:, None] * reach), dtype=np.float64)
 
     def _guessed(self, configurations: Sequence[Configuration], x: Floats) -> Floats:
         """Half-width for GPUs that no trace had and no data sheet says anything of."""
@@ -237,7 +242,7 @@ def _calibrate(
 
 
 def _honest_stretch(
-    kernels: Sequence[Kernel], x: Floats, y: Floats, rng: np.random.Generator
+    kernels: Sequence[Kernel], x: Floats, y: Floats, rng: np.random.Generator, iterations: int
 ) -> float:
     """`conformal_stretch` by errors on rows that the scales were not tuned on.
 
@@ -248,7 +253,7 @@ def _honest_stretch(
     for held in range(_PARTS):
         kept, asked = part != held, part == held
         mean = y[kept].mean()
-        tuned = [k.tuned(x[kept], y[kept] - mean, rng, ITERATIONS) for k in kernels]
+        tuned = [k.tuned(x[kept], y[kept] - mean, rng, iterations) for k in kernels]
         members = [GaussianProcess.fit(k, x[kept], y[kept], rng) for k in tuned]
         said, deviation = _together([m.predict(x[asked]) for m in members])
         errors.append(y[asked] - said)

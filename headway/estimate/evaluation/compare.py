@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from headway.estimate.duration.time_model import Forecast
 from headway.estimate.estimator import Estimators, digest
 from headway.estimate.evaluation.evaluate import HeldOut, Score, score
 from headway.estimate.features import Unit, from_trace, measured_times
@@ -132,7 +131,7 @@ def compare(
 
 def _errors(held: HeldOut) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     """|log(predicted / measured)| of each run, bounded."""
-    return np.minimum(np.abs(np.log(held.forecast.median_s / held.measured_s)), _MOST)
+    return np.minimum(np.abs(np.log(held.said_s[:, 1] / held.measured_s)), _MOST)
 
 
 def measured(trace: Trace) -> tuple[Unit, float]:
@@ -160,8 +159,6 @@ def as_said(
                 like = [t for team in {"", c.team} for t in recent.get((c.recipe, team), ())]
                 like = like[-RECENT:] if unit is Unit.RUN else []
                 says = said_of(c, each, like)
-            found.append((at, seconds, says.runtime_s, says.runtime_low_s, says.runtime_high_s))
-    table = pd.DataFrame(found, columns=["at", "seconds", "median", "low", "high"], dtype=float)
-    table = table.sort_values("at")
-    said = Forecast(*(table[name].to_numpy() for name in ("median", "low", "high")))
-    return HeldOut(table["seconds"].to_numpy(), said, 0.0, 0.0)
+            found.append((at, seconds, says.runtime_low_s, says.runtime_s, says.runtime_high_s))
+    table = np.array(sorted(found), dtype=np.float64)
+    return HeldOut(table[:, 1], table[:, 2:])

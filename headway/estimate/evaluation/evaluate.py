@@ -1,33 +1,31 @@
-"""How well times are predicted that were not learnt from."""
+"""How well times are predicted that were not learnt from: by scikit-learn's splits."""
 
-import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from sklearn.model_selection import KFold
+from sklearn.base import clone
+from sklearn.model_selection import KFold, LeaveOneGroupOut
 from threadpoolctl import threadpool_limits
 
-from headway.clock import Clock
 from headway.errors import InvalidInput
-from headway.estimate.duration.time_model import CHAMPION, Forecast, TimeModel, contradicting
+from headway.estimate.duration.time_model import CHAMPION, SPAN, contradicting
 from headway.estimate.encode import Floats
-from headway.estimate.features import Configuration, Unit, from_trace, measured_times
+from headway.estimate.features import Unit, from_trace, measured_times
+from headway.estimate.frame import configurations_of, frame_of
 from headway.estimate.physics import Tables
+from headway.estimate.regressors import Estimator, Runtime, TraceFeatures
 from headway.model.trace import Trace
 
-Indices = NDArray[np.intp]
+Split = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""Positions of the rows that are seen, and of those that are held out."""
+GROUPS = ("network", "gpu_type", "gpus")
+"""Columns by which whole groups are held out instead of random folds."""
 MOST_IN_PERCENT = 2.0
 """A relative error above is told as a factor."""
-
-
-class LeaveOut(enum.StrEnum):
-    """Whole groups that are held out, one after the other, instead of random folds."""
-
-    NETWORK = "network"
-    GPU_TYPE = "gpu_type"
-    GPUS = "gpus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +41,6 @@ class Score:
     """Share of measured times inside the 80 % interval."""
     width_80: float
     """Median of the interval's upper end over its lower end."""
-    fit_s: float
-    """In all, over the folds."""
-    predict_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +48,8 @@ class HeldOut:
     """Predictions of rows that were held out, in the order of the rows."""
 
     measured_s: Floats
-    forecast: Forecast
-    fit_s: float
-    predict_s: float
+    said_s: Floats
+    """Low, median and high, shape (n, 3)."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +67,11 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Rows:
-    """Traces as configurations with one time each, all of one unit."""
+    """Traces as rows of a frame with one time each, all of one unit."""
 
     unit: Unit
-    configurations: list[Configuration]
+    X: pd.DataFrame
+    """As `TraceFeatures` takes it."""
     seconds: Floats
 
     @classmethod
@@ -88,14 +83,11 @@ class Rows:
         """
         times = [measured_times(t) for t in traces]
         unit = max(Unit, key=lambda u: sum(u in each for each in times))
-        pairs = [
-            (from_trace(t), each[unit])
-            for t, each in zip(traces, times, strict=True)
-            if unit in each
-        ]
-        if not pairs:
+        timed = [(t, each[unit]) for t, each in zip(traces, times, strict=True) if unit in each]
+        if not timed:
             raise InvalidInput("traces", len(traces), "give at least one that measured a time")
-        return cls(unit, [c for c, _ in pairs], np.array([s for _, s in pairs]))
+        frame = frame_of([from_trace(t) for t, _ in timed])
+        return cls(unit, frame, np.array([s for _, s in timed]))
 
     def believable(self, tables: Tables, seed: int) -> tuple["Rows", list[str]]:
         """The rows that others do not contradict, and those that they do, in words.
@@ -103,53 +95,82 @@ class Rows:
         A time a thousand times too short, of one broken row, would be the mean
         error of all.
         """
-        known = [tables.complete(c) for c in self.configurations]
-        broken = {int(i) for i in contradicting(known, self.seconds, seed)}
-        kept = [i for i in range(len(known)) if i not in broken]
+        known = configurations_of(TraceFeatures(tables).transform(self.X))
+        broken = contradicting(known, self.seconds, seed)
         said = [
             f"{c.network} on {c.gpus} × {c.gpu_type}, batch {c.batch_size}: "
             f"{self.seconds[i]:.3g} s for one {self.unit}"
-            for i, c in enumerate(self.configurations)
-            if i in broken
+            for i, c in zip(broken, configurations_of(self.X.iloc[broken]), strict=True)
         ]
-        return Rows(self.unit, [self.configurations[i] for i in kept], self.seconds[kept]), said
-
-    def folds(
-        self, count: int, leave_out: LeaveOut | None, seed: int, tables: Tables
-    ) -> list[Indices]:
-        """Indices of the held-out rows of each fold.
-
-        Groups are as the models see them, in one spelling: two spellings of one
-        GPU in two groups would let a model see what it is asked.
-
-        Raises:
-            InvalidInput: There are fewer rows than folds, or only one group.
-        """
-        if leave_out is None:
-            if not 2 <= count <= len(self.seconds):
-                raise InvalidInput("folds", count, f"give 2 to {len(self.seconds)}, the rows")
-            split = KFold(count, shuffle=True, random_state=seed).split(self.seconds)
-            return [held for _, held in split]
-        seen = [tables.complete(c) for c in self.configurations]
-        groups = np.array([str(getattr(c, leave_out.value)) for c in seen])
-        levels = np.unique(groups)
-        if len(levels) < 2:
-            raise InvalidInput("leave_out", leave_out.value, "give one in which the rows differ")
-        return [np.flatnonzero(groups == level) for level in levels]
+        kept = np.setdiff1d(np.arange(len(known)), broken)
+        return Rows(self.unit, self.X.iloc[kept], self.seconds[kept]), said
 
 
-Predictor = Callable[[Sequence[Configuration]], Forecast]
-Fit = Callable[[Sequence[Configuration], Floats], Predictor]
-"""Fits a model on configurations and the seconds that they took; returns what predicts others."""
+def model_of(tables: Tables, seed: int) -> Estimator:
+    """The model that headway uses, with the facts in *tables*."""
+    steps = [("features", TraceFeatures(tables)), ("runtime", Runtime(random_state=seed))]
+    return Estimator(steps)
+
+
+def hold_out(
+    model: Any,
+    rows: Rows,
+    tables: Tables,
+    *,
+    folds: int = 5,
+    leave_out: str | None = None,
+    seed: int = 0,
+) -> tuple[HeldOut, int]:
+    """Predict each fold of *rows* by *model* fitted on all others; and how many folds there are.
+
+    Groups are by the names that models see: two spellings of one GPU in two groups would let a
+    model see what it is asked.
+
+    Args:
+        model: An estimator that tells quantiles, and takes the rows as they are.
+        rows: What there is.
+        tables: By which names are told.
+        folds: Random parts.
+        leave_out: One of `GROUPS`, each value of which is a fold instead.
+        seed: Of the folds.
+
+    Raises:
+        InvalidInput: There are fewer rows than folds, or only one group.
+    """
+    if leave_out is None:
+        if not 2 <= folds <= len(rows.seconds):
+            raise InvalidInput("folds", folds, f"give 2 to {len(rows.seconds)}, the rows")
+        splits = KFold(folds, shuffle=True, random_state=seed).split(rows.X)
+    else:
+        groups = TraceFeatures(tables).transform(rows.X)[leave_out]
+        folds = groups.nunique()
+        if folds < 2:
+            raise InvalidInput("leave_out", leave_out, "give one in which the rows differ")
+        splits = LeaveOneGroupOut().split(rows.X, groups=groups)
+    return HeldOut(rows.seconds, said_of(model, rows.X, rows.seconds, splits)), folds
+
+
+def said_of(model: Any, X: pd.DataFrame, seconds: Floats, splits: Iterable[Split]) -> Floats:
+    """What fits of *model* on the one part of each split say of the other, shape (n, 3).
+
+    Rows that no split asks for are NaN. On one core: threads that spin for a core which a training
+    job uses slow both down. scikit-learn's `cross_val_predict` knows no quantiles, and no splits
+    that go forward in time.
+    """
+    said = np.full((len(X), len(SPAN)), np.nan)
+    with threadpool_limits(1):
+        for seen, held in splits:
+            fitted = clone(model).fit(X.iloc[seen], seconds[seen])
+            said[held] = fitted.predict_quantiles(X.iloc[held])
+    return said
 
 
 def evaluate(
     traces: Sequence[Trace],
     *,
-    clock: Clock,
     tables: Tables,
     folds: int = 5,
-    leave_out: LeaveOut | None = None,
+    leave_out: str | None = None,
     seed: int = 0,
 ) -> Evaluation:
     """Score headway's model on *traces*, each row predicted by a fit that never saw it.
@@ -158,52 +179,18 @@ def evaluate(
         InvalidInput: The rows cannot be split so.
     """
     rows, left_out = Rows.of(traces).believable(tables, seed)
-    held_out = rows.folds(folds, leave_out, seed, tables)
-    held = hold_out(rows, champion(tables, seed), held_out, clock=clock)
-    return Evaluation(
-        len(rows.seconds), len(held_out), seed, CHAMPION, {CHAMPION: score(held)}, left_out
+    held, count = hold_out(
+        model_of(tables, seed), rows, tables, folds=folds, leave_out=leave_out, seed=seed
     )
-
-
-def champion(tables: Tables, seed: int) -> Fit:
-    """The model that headway uses, with the facts in *tables*."""
-
-    def fit(configurations: Sequence[Configuration], seconds: Floats) -> Predictor:
-        learnt = TimeModel.fit([tables.complete(c) for c in configurations], seconds, seed)
-        return lambda asked: learnt.forecast([tables.complete(c) for c in asked])
-
-    return fit
-
-
-def hold_out(rows: Rows, fit: Fit, folds: Sequence[Indices], *, clock: Clock) -> HeldOut:
-    """Predict each fold of *rows* by a model fitted on all the others, on one core.
-
-    Threads that spin for a core which a training job uses slow both down.
-    """
-    with threadpool_limits(1):
-        return _hold_out(rows, fit, folds, clock)
-
-
-def _hold_out(rows: Rows, fit: Fit, folds: Sequence[Indices], clock: Clock) -> HeldOut:
-    n = len(rows.seconds)
-    median, low, high = np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan)
-    fit_s = predict_s = 0.0
-    for held in folds:
-        kept = np.setdiff1d(np.arange(n), held)
-        started_s = clock.monotonic_s()
-        predict = fit([rows.configurations[i] for i in kept], rows.seconds[kept])
-        fitted_s = clock.monotonic_s()
-        forecast = predict([rows.configurations[i] for i in held])
-        fit_s += fitted_s - started_s
-        predict_s += clock.monotonic_s() - fitted_s
-        median[held], low[held], high[held] = forecast.median_s, forecast.low_s, forecast.high_s
-    return HeldOut(rows.seconds, Forecast(median, low, high), fit_s, predict_s)
+    scores = {CHAMPION: score(held)}
+    return Evaluation(len(rows.seconds), count, seed, CHAMPION, scores, left_out)
 
 
 def score(held: HeldOut) -> Score:
     """The figures of *held*."""
-    error = np.abs(held.forecast.median_s / held.measured_s - 1)
-    inside = (held.forecast.low_s <= held.measured_s) & (held.measured_s <= held.forecast.high_s)
+    low_s, median_s, high_s = held.said_s.T
+    error = np.abs(median_s / held.measured_s - 1)
+    inside = (low_s <= held.measured_s) & (held.measured_s <= high_s)
     return Score(
         mean_relative_error=float(error.mean()),
         median_relative_error=float(np.median(error)),
@@ -211,9 +198,7 @@ def score(held: HeldOut) -> Score:
         within_10_frac=float((error <= 0.10).mean()),
         within_20_frac=float((error <= 0.20).mean()),
         coverage_80_frac=float(inside.mean()),
-        width_80=float(np.median(held.forecast.high_s / held.forecast.low_s)),
-        fit_s=held.fit_s,
-        predict_s=held.predict_s,
+        width_80=float(np.median(high_s / low_s)),
     )
 
 

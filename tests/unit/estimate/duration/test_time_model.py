@@ -1,13 +1,13 @@
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from benchmarks.estimators import made_grid
 from headway.estimate.duration.time_model import TimeModel
-from headway.estimate.evaluation.evaluate import Rows
-from headway.estimate.features import Configuration
+from headway.estimate.features import Configuration, from_trace
 from headway.estimate.physics import shipped
 from headway.estimate.trace_files import parse
 
@@ -18,16 +18,14 @@ GAVEL = Path(__file__).parents[3] / "data" / "runtime-gavel.csv"
 def rows():
     """The 120 measurements of two networks on single nodes of two GPU types."""
     traces = parse(GAVEL.read_bytes(), GAVEL.name, "gavel").traces
-    got = Rows.of(
-        [
-            t
-            for t in traces
-            if t.nodes == 1
-            and t.network in {"lm", "transformer", "resnet-18"}
-            and t.gpu_type != "v100"
-        ]
+    got = [
+        (shipped().complete(from_trace(t)), t.iteration_s)
+        for t in traces
+        if t.nodes == 1 and t.network in {"lm", "transformer", "resnet-18"} and t.gpu_type != "v100"
+    ]
+    return SimpleNamespace(
+        configurations=[c for c, _ in got], seconds=np.array([s for _, s in got])
     )
-    return replace(got, configurations=[shipped().complete(c) for c in got.configurations])
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +35,8 @@ def model(rows):
 
 def width(model, **changes):
     known = Configuration(network="lm", recipe="lm", gpu_type="p100", gpus=2, batch_size=20)
-    forecast = model.forecast([shipped().complete(replace(known, **changes))])
-    return float(forecast.high_s[0] / forecast.low_s[0])
+    ((low_s, _, high_s),) = model.quantiles([shipped().complete(replace(known, **changes))])
+    return float(high_s / low_s)
 
 
 @pytest.mark.parametrize(
@@ -51,13 +49,13 @@ def test_an_interval_widens_with_what_is_new(model, new):
 
 def test_of_a_variant_that_nobody_described_less_is_sure(model):
     described, variant = (
-        model.forecast(
+        model.quantiles(
             [shipped().complete(Configuration(network="lm", gpu_type=g, gpus=1, batch_size=80))]
-        )
+        )[0]
         for g in ("rtx4090", "NVIDIA GeForce RTX 4090 Laptop GPU")
     )
-    assert variant.median_s[0] == pytest.approx(described.median_s[0])
-    widths = [float(f.high_s[0] / f.low_s[0]) for f in (described, variant)]
+    assert variant[1] == pytest.approx(described[1])
+    widths = [high_s / low_s for low_s, _, high_s in (described, variant)]
     assert widths[1] > 1.02 * widths[0]
 
 
@@ -66,7 +64,7 @@ def test_a_faster_gpu_that_no_trace_had_is_predicted_faster(model, rows):
         shipped().complete(Configuration(network="lm", gpu_type=g, gpus=1, batch_size=80))
         for g in ("k80", "p100", "h100")
     ]
-    k80, p100, h100 = model.forecast(asked).median_s
+    k80, p100, h100 = model.quantiles(asked)[:, 1]
     assert h100 < p100 < k80
 
 
@@ -79,7 +77,7 @@ def test_poisoned_traces_move_no_prediction_of_others_by_more_than_a_fifth(model
     assert after.ignored == 3
     others = np.setdiff1d(np.arange(len(poisoned)), hit)
     asked = [rows.configurations[i] for i in others]
-    moved = np.abs(np.log(after.forecast(asked).median_s / model.forecast(asked).median_s))
+    moved = np.abs(np.log(after.quantiles(asked)[:, 1] / model.quantiles(asked)[:, 1]))
     assert np.exp(moved.max()) < 1.2
     assert np.exp(np.median(moved)) < 1.02
 
@@ -91,14 +89,15 @@ def test_no_honest_trace_is_ignored(model):
 def test_the_same_traces_and_seed_give_the_same_model(model, rows):
     again = TimeModel.fit(rows.configurations, rows.seconds)
     asked = rows.configurations[:20]
-    assert (again.forecast(asked).median_s == model.forecast(asked).median_s).all()
+    assert (again.quantiles(asked)[:, 1] == model.quantiles(asked)[:, 1]).all()
 
 
 def test_few_or_identical_traces_do_not_stop_it():
     one = Configuration(network="a", gpu_type="v100", batch_size=8)
-    got = TimeModel.fit([one] * 5, np.array([1.0, 1.1, 0.9, 1.0, 1.05])).forecast([one])
-    assert got.median_s[0] == pytest.approx(1.0, rel=0.1)
-    assert got.low_s[0] < 1.0 < got.high_s[0]
+    model = TimeModel.fit([one] * 5, np.array([1.0, 1.1, 0.9, 1.0, 1.05]))
+    ((low_s, median_s, high_s),) = model.quantiles([one])
+    assert median_s == pytest.approx(1.0, rel=0.1)
+    assert low_s < 1.0 < high_s
 
 
 FIRST_OF_A_SITE = [
@@ -130,7 +129,7 @@ def test_among_eight_runs_of_a_network_a_poisoned_one_is_refused(rows, factor):
     poisoned[3] *= factor
     after = TimeModel.fit(asked, poisoned)
     assert after.ignored == 1
-    said = after.forecast([asked[3]]).median_s[0]
+    said = after.quantiles([asked[3]])[0, 1]
     assert said == pytest.approx(seconds[3], rel=1.0)
 
 
@@ -141,9 +140,10 @@ def test_when_half_of_a_few_disagree_none_is_ignored():
 
 def test_an_interval_holds_of_unseen_rows_what_it_promises_with_many_settings_and_few_repeats():
     """Coordinates that are learnt for each setting flattered themselves: 58 instead of 80 %."""
-    got = Rows.of(made_grid(260))
-    known = [shipped().complete(c) for c in got.configurations]
-    learnt = TimeModel.fit(known[:140], got.seconds[:140])
-    said = learnt.forecast(known[140:])
-    inside = (said.low_s <= got.seconds[140:]) & (got.seconds[140:] <= said.high_s)
+    traces = made_grid(260)
+    known = [shipped().complete(from_trace(t)) for t in traces]
+    seconds = np.array([t.iteration_s for t in traces])
+    learnt = TimeModel.fit(known[:140], seconds[:140])
+    low_s, _, high_s = learnt.quantiles(known[140:]).T
+    inside = (low_s <= seconds[140:]) & (seconds[140:] <= high_s)
     assert 0.7 <= inside.mean() <= 0.93

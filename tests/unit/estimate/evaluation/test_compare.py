@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from benchmarks.estimator_charts import calibration, calibration_chart, cumulative_error
-from headway.estimate.duration.time_model import Forecast
 from headway.estimate.estimator import Estimators
 from headway.estimate.evaluation.compare import compare, split
 from headway.estimate.evaluation.evaluate import HeldOut
@@ -120,7 +119,7 @@ def held_of(spread):
     measured = np.exp(rng.normal(0, 0.1, 4000))
     half = np.exp(1.2816 * spread)
     one = np.ones(4000)
-    return HeldOut(measured, Forecast(one, one / half, one * half), 0.0, 0.0)
+    return HeldOut(measured, np.column_stack([one / half, one, one * half]))
 
 
 def test_calibration_finds_what_was_promised_or_less():
