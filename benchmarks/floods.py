@@ -20,7 +20,6 @@ from pathlib import Path
 from headway.clock import SystemClock
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Lease
-from headway.run.attempt import Attempt
 from headway.run.follow import Watched
 from headway.settings import Settings
 from headway.site import Site
@@ -29,6 +28,7 @@ from headway.trees import remove
 from headway.units import MIB, format_size
 from samples.local_image import PYTHON, build
 from tests.support import postgresql
+from tests.support.queued import begun
 
 LIMIT_BYTES = 300 * MIB
 MEMORY_BYTES = 512 * MIB
@@ -208,7 +208,7 @@ def run(
         max_runtime=None if limit_s is None else f"{limit_s:g}s",  # type: ignore[arg-type]
         stop_grace="1s",  # type: ignore[arg-type]
     )
-    attempt = Attempt(site, RUN.format(number), job)
+    attempt = begun(site, RUN.format(number), job)
     lease = attempt.admit()
     assert isinstance(lease, Lease), lease
     if cancel_s is not None:

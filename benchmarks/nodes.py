@@ -53,7 +53,7 @@ from headway.ledger import Ledger  # noqa: E402
 from headway.ledger.tables import AttemptRow, LeaseGpuRow, LeaseRow, RunRow  # noqa: E402
 from headway.model.lease import Demand  # noqa: E402
 from headway.model.node import GpuReading  # noqa: E402
-from headway.model.run import RunState  # noqa: E402
+from headway.model.run import ExitKind, RunState  # noqa: E402
 from headway.prefect.client import PrefectServer  # noqa: E402
 from headway.settings import Settings, read_settings  # noqa: E402
 from headway.site import Site  # noqa: E402
@@ -83,7 +83,7 @@ class FakeSite(Site):
     """A site whose node has a GPU, a host and an engine of the tests'."""
 
     @cached_property
-    def runtime(self) -> FakeRuntime:  # type: ignore[override]
+    def runtime(self) -> FakeRuntime:
         """Programs that last as long as the benchmark says, and do nothing."""
         return FakeRuntime(self.site_id, self._runtime_policy(), self.clock, self.machine)
 
@@ -93,13 +93,13 @@ class FakeSite(Site):
         return FakeMachine(default=Script(runs_s=float(os.environ["BENCH_SECONDS"])))
 
     @cached_property
-    def gpus(self) -> FakeGpus:  # type: ignore[override]
+    def gpus(self) -> FakeGpus:
         """One."""
         reading = GpuReading(f"GPU-{self.settings.node}", 0, "NVIDIA A100", 80 * GIB, 0, 0.0)
         return FakeGpus(reading)
 
     @cached_property
-    def host(self) -> FakeHost:  # type: ignore[override]
+    def host(self) -> FakeHost:
         """Larger than this machine."""
         return FakeHost(cpus=16.0, memory_bytes=64 * GIB)
 
@@ -116,16 +116,14 @@ class Silent:
 
 def attempt(site: Site, run_id: str) -> None:
     """The five steps of a run, as its flow process makes them."""
-    from headway.model.job_text import job_from_document
     from headway.model.lease import Lease
     from headway.node.flowlock import hold_flow
     from headway.run.attempt import Attempt
 
     try:
-        job = job_from_document(site.ledger.runs.get(run_id).job)
+        made = Attempt(site, run_id)
     except RunUnknown:  # of another flow, as those that Prefect starts by the clock
         return
-    made = Attempt(site, run_id, job)
     with hold_flow(site.settings.state_dir, run_id):
         with made.step("stage_data"):
             made.stage_data(lambda *_: None)
@@ -507,6 +505,9 @@ def measure(made: Bench, count: int, asked: argparse.Namespace) -> dict[str, flo
         with made.head.server() as server:
             hand_in(server, runs)
     wait_for_ends(made.ledger, ended, runs, asked)
+    failed = failures(made.ledger, ended)
+    if failed:
+        raise SystemExit(f"{len(failed)} of {runs} failed, so nothing was measured: {failed[0]}")
     load = made.used().since(before)
     time.sleep(1.5)
     looks = made.passes_ms()[passed:]
@@ -551,6 +552,14 @@ def states(ledger: Ledger, state: RunState) -> set[str]:
     """The runs that are in a state."""
     with ledger._database.reading() as session:  # noqa: SLF001
         return set(session.exec(select(RunRow.run_id).where(RunRow.state == state)))
+
+
+def failures(ledger: Ledger, before: set[str]) -> list[str]:
+    """What ended the runs of which no program ended well, but for those *before*."""
+    with ledger._database.reading() as session:  # noqa: SLF001
+        query = select(RunRow).where(RunRow.state == RunState.ENDED)
+        rows = session.exec(query.where(col(RunRow.exit_kind).not_in((ExitKind.OK, ExitKind.CANCELLED)))).all()
+        return [f"{row.exit_kind}: {row.exit_message}" for row in rows if row.run_id not in before]
 
 
 def wait_for_ends(ledger: Ledger, before: set[str], runs: int, asked: argparse.Namespace) -> None:

@@ -148,7 +148,7 @@ class Silent:
 
 def follow(settings: Settings, run_id: str) -> None:
     """Be the flow process of *run_id* on the node with *settings*."""
-    attempt = Attempt(Site(settings, SystemClock()), run_id, JOB)
+    attempt = Attempt(Site(settings, SystemClock()), run_id)
     listener = cast("Any", SimpleNamespace(lines=lambda *_: None, watched=lambda _: None))
     if attempt.lease is not None:
         with suppress(LeaseLost, ContainerMissing):  # the second when the benchmark is done with it
