@@ -185,6 +185,12 @@ def insert_new(session: Session, row: SQLModel) -> bool:
     return session.connection().execute(values.returning(literal(1))).first() is not None
 
 
+def put(session: Session, table: type[SQLModel], key: Mapping[str, Any], **others: Any) -> None:
+    """Have a row of *key* with *others*, in the place of the one that may be there."""
+    row = insert(table).values(**key, **others)
+    session.connection().execute(row.on_conflict_do_update(index_elements=[*key], set_=others))
+
+
 def insert_all_new(session: Session, rows: Sequence[SQLModel]) -> None:
     """Insert *rows* of one table in one statement, but for those whose keys are there already."""
     table: Table = SQLModel.metadata.tables[str(rows[0].__tablename__)]

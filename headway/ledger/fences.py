@@ -34,6 +34,18 @@ def fenced(session: Session, fence: Fence) -> tuple[RunRow, LeaseRow | None]:
     return run, _compared(session, fence)
 
 
+def fenced_lease(session: Session, fence: Fence) -> tuple[RunRow, LeaseRow]:
+    """As `fenced`, of an attempt that has to hold something.
+
+    Raises:
+        LeaseLost: As there; or it holds nothing.
+    """
+    run, lease = fenced(session, fence)
+    if lease is None:
+        raise _lost(fence, "it has none")
+    return run, lease
+
+
 def leased(session: Session, fence: Fence) -> LeaseRow:
     """The live lease of *fence*, locked; its run may have ended, or wait for its next attempt.
 
@@ -54,9 +66,10 @@ def stepping(session: Session, fence: Fence) -> None:
         LeaseLost: Another lease was granted for the attempt since.
     """
     run_row(session, fence.run_id, lock=True)
-    over = _own_lease(session, fence) is None and (not fence.token or held_last(session, fence))
+    lease = _own_lease(session, fence)
+    over = lease is None and (not fence.token or held_last(session, fence))
     if not over:
-        _compared(session, fence)
+        _check(fence, lease)
 
 
 def held_last(session: Session, fence: Fence) -> bool:
@@ -112,11 +125,15 @@ def _own_lease(session: Session, fence: Fence) -> LeaseRow | None:
 def _compared(session: Session, fence: Fence) -> LeaseRow | None:
     """The live lease of *fence*'s attempt, if it has one and that is the fence's."""
     lease = _own_lease(session, fence)
+    _check(fence, lease)
+    return lease
+
+
+def _check(fence: Fence, lease: LeaseRow | None) -> None:
     if lease is None and fence.token:
         raise _lost(fence, "it was released")
     if lease is not None and lease.token != fence.token:
         raise _lost(fence, f"it was granted again since, on node {lease.node}")
-    return lease
 
 
 def _lost(fence: Fence, why: str) -> LeaseLost:

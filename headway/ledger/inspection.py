@@ -36,8 +36,8 @@ class Inspection(Repository):
     def read(self, named: Collection[str] = ()) -> SeenLedger:
         """The ledger now; *named* are runs that something on the node's disk speaks of."""
         with self._database.reading() as session:
-            rows = session.exec(select(LeaseRow).where(LIVE).order_by("lease_id")).all()
-            leases = tuple(leases_from(session, rows))
+            live = select(LeaseRow).where(LIVE).order_by("lease_id")
+            leases = tuple(leases_from(session, live))
             uses = tuple(record(StagedUse, row) for row in session.exec(select(StagedUseRow)))
             about = {lease.run_id for lease in leases} | {use.run_id for use in uses}
             newest = _newest_ends(session)

@@ -109,7 +109,7 @@ class LeaseReads(Repository):
 
     def _leases(self, query: SelectOfScalar[LeaseRow]) -> list[Lease]:
         with self._database.reading() as session:
-            return leases_from(session, session.exec(query).all())
+            return leases_from(session, query)
 
 
 def _unstarted(node: str) -> SelectOfScalar[LeaseRow]:

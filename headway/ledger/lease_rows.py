@@ -1,18 +1,33 @@
 """Rows of the lease tables: locked, granted, released, and read as values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from typing import Any
 
-from sqlalchemy import ColumnElement, delete
+from sqlalchemy import ColumnElement, delete, func, type_coerce
 from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.ledger.codec import record
-from headway.ledger.columns import among, now
+from headway.ledger.columns import Value, among, now
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, NodeRow
 from headway.model.lease import GpuGrant, Lease
 
 LIVE = col(LeaseRow.released_at).is_(None)
 """What counts: unreleased leases, expired ones too."""
+
+
+def _parts(table: type[LeaseGpuRow | LeasePortRow], gathered: ColumnElement[Any], kind: Any) -> Any:
+    rows = select(gathered).where(table.lease_id == LeaseRow.lease_id)
+    return type_coerce(rows.correlate(LeaseRow).scalar_subquery(), Value(kind))
+
+
+_GRANT = (each for f in fields(GpuGrant) for each in (f.name, getattr(LeaseGpuRow, f.name)))
+GPUS = _parts(LeaseGpuRow, func.json_agg(func.json_build_object(*_GRANT)), tuple[GpuGrant, ...])
+"""What a lease has of GPUs, as a column of a question about leases; None of one without any."""
+_PORTS = _parts(
+    LeasePortRow, func.json_object_agg(LeasePortRow.program_port, LeasePortRow.port), dict[int, int]
+)
 
 
 def lock_nodes(session: Session, names: Sequence[str]) -> dict[str, NodeRow]:
@@ -66,34 +81,18 @@ def release_all(session: Session, *which: ColumnElement[bool] | bool) -> Sequenc
 
 def live_leases(session: Session, nodes: Sequence[str]) -> list[Lease]:
     """Unreleased leases on *nodes*, expired ones too."""
-    query = select(LeaseRow).where(LIVE, col(LeaseRow.node).in_(nodes))
-    return leases_from(session, session.exec(query.order_by("lease_id")).all())
+    query = select(LeaseRow).where(LIVE, among(LeaseRow.node, nodes))
+    return leases_from(session, query.order_by("lease_id"))
 
 
-def leases_from(session: Session, rows: Sequence[LeaseRow]) -> list[Lease]:
-    """The leases of *rows*; their parts in two more queries, not in two for each."""
-    if not rows:  # an idle node asks this several times a second
-        return []
-    ids = [number(row) for row in rows]
-    gpus = gpus_of(session, ids)
-    ports: dict[int, dict[int, int]] = {}
-    query = select(LeasePortRow).where(among(LeasePortRow.lease_id, ids))
-    for port in session.exec(query.order_by("program_port")):
-        ports.setdefault(port.lease_id, {})[port.program_port] = port.port
+def leases_from(session: Session, query: SelectOfScalar[LeaseRow]) -> list[Lease]:
+    """The leases that *query* finds, with their GPUs and ports, in one question."""
     return [
-        record(Lease, row, gpus=tuple(gpus.get(each, ())), ports=ports.get(each, {}))
-        for each, row in zip(ids, rows, strict=True)
+        record(Lease, row, gpus=gpus or (), ports=ports or {})
+        for row, gpus, ports in session.execute(query.add_columns(GPUS, _PORTS))
     ]
 
 
-def gpus_of(session: Session, lease_ids: Sequence[int]) -> Mapping[int, Sequence[GpuGrant]]:
-    """What each lease has of GPUs; nothing of those that have none."""
-    found: dict[int, list[GpuGrant]] = {}
-    for row in session.exec(select(LeaseGpuRow).where(among(LeaseGpuRow.lease_id, lease_ids))):
-        found.setdefault(row.lease_id, []).append(record(GpuGrant, row))
-    return found
-
-
 def lease_from(session: Session, row: LeaseRow) -> Lease:
-    """The lease of one row."""
-    return leases_from(session, [row])[0]
+    """The lease of one row, with what was added to it in this transaction."""
+    return leases_from(session, select(LeaseRow).where(LeaseRow.lease_id == number(row)))[0]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sqlmodel import col, select
 
 from headway.ledger.codec import record
-from headway.ledger.columns import now
+from headway.ledger.columns import db_now, put
 from headway.ledger.database import Repository
 from headway.ledger.fences import fenced
 from headway.ledger.observed_tables import ProgressSnapshotRow
@@ -26,7 +26,8 @@ class ProgressSnapshots(Repository):
         """
         with self._database.transaction() as session:
             fenced(session, fence)
-            session.merge(ProgressSnapshotRow(**{**asdict(standing), "at": now(session)}))
+            said = {**asdict(standing), "at": db_now()}
+            put(session, ProgressSnapshotRow, {"run_id": said.pop("run_id")}, **said)
 
     def of(self, run_ids: Sequence[str]) -> dict[str, ProgressSnapshot]:
         """What was said last of each run, by its id; nothing of those not followed yet."""

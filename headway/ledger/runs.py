@@ -11,7 +11,7 @@ from sqlmodel import Session, col
 from headway.errors import IllegalTransition, InvalidInput, LeaseLost
 from headway.ledger.attempts import exit_of, note_end, note_start
 from headway.ledger.columns import insert_new, now
-from headway.ledger.fences import ended_before, fenced, leased, requeued_before
+from headway.ledger.fences import ended_before, fenced, fenced_lease, requeued_before
 from headway.ledger.following import after_columns
 from headway.ledger.leaders import in_term
 from headway.ledger.lease_rows import release_all
@@ -119,8 +119,7 @@ class Runs(RunReads):
             LeaseLost: Another attempt or another lease has the run, or none.
         """
         with self._database.transaction() as session:
-            lease = leased(session, fence)
-            run, _ = fenced(session, fence)
+            run, lease = fenced_lease(session, fence)
             if run.state is not RunState.RUNNING:
                 move(run, RunState.RUNNING)
                 run.started_at = now(session)

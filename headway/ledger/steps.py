@@ -1,8 +1,9 @@
 """Steps: when each of the five steps of an attempt began, and how it ended."""
 
-from sqlmodel import select
+from sqlalchemy import update
+from sqlmodel import col, select
 
-from headway.ledger.columns import now
+from headway.ledger.columns import db_now, put
 from headway.ledger.database import Repository
 from headway.ledger.fences import stepping
 from headway.ledger.tables import StepRow
@@ -21,15 +22,14 @@ class Steps(Repository):
         """
         with self._database.transaction() as session:
             stepping(session, fence)
-            session.merge(
-                StepRow(
-                    run_id=fence.run_id,
-                    attempt=fence.attempt,
-                    name=name,
-                    state=StepState.RUNNING,
-                    started_at=now(session),
-                    ended_at=None,
-                )
+            put(
+                session,
+                StepRow,
+                {"run_id": fence.run_id, "attempt": fence.attempt, "name": name},
+                state=StepState.RUNNING,
+                started_at=db_now(),
+                ended_at=None,
+                message="",
             )
 
     def ended(self, fence: Fence, name: str, state: StepState, message: str = "") -> None:
@@ -40,8 +40,9 @@ class Steps(Repository):
         """
         with self._database.transaction() as session:
             stepping(session, fence)
-            row = session.get_one(StepRow, (fence.run_id, fence.attempt, name))
-            row.state, row.message, row.ended_at = state, message, now(session)
+            own = col(StepRow.run_id) == fence.run_id, col(StepRow.attempt) == fence.attempt
+            ended = {"state": state, "message": message, "ended_at": db_now()}
+            session.execute(update(StepRow).where(*own, col(StepRow.name) == name).values(ended))
 
     def of_run(self, run_id: str) -> list[Step]:
         """Every step of every attempt, in order of their start."""

@@ -6,7 +6,7 @@ from sqlalchemy import and_, or_
 from sqlmodel import col, select
 
 from headway.ledger.database import Repository
-from headway.ledger.lease_rows import gpus_of, number
+from headway.ledger.lease_rows import GPUS
 from headway.ledger.nodes import node_record
 from headway.ledger.tables import AttemptRow, LeaseRow, NodeRow, RunRow
 from headway.model.lease import GpuGrant
@@ -31,15 +31,14 @@ class Holdings(Repository):
         )
         query = (
             select(LeaseRow, RunRow.team, RunRow.owner, AttemptRow)
+            .add_columns(GPUS)
             .join(RunRow, col(RunRow.run_id) == col(LeaseRow.run_id))
             .join(AttemptRow, same, isouter=True)
             .where(*which)
             .order_by(col(LeaseRow.granted_at))
         )
         with self._database.reading() as session:
-            rows = session.exec(query).all()
-            gpus = gpus_of(session, [number(row[0]) for row in rows])
-            return [_holding(*row, tuple(gpus.get(number(row[0]), ()))) for row in rows]
+            return [_holding(*row) for row in session.execute(query)]
 
     def nodes(self) -> dict[str, Node]:
         """Every node that there ever was, by name: also one that was removed has its prices."""
@@ -52,7 +51,7 @@ def _holding(
     team: str,
     owner: str,
     attempt: AttemptRow | None,
-    gpus: tuple[GpuGrant, ...],
+    gpus: tuple[GpuGrant, ...] | None,
 ) -> Holding:
     started_at = attempt.started_at if attempt is not None else None
     return Holding(
@@ -64,7 +63,7 @@ def _holding(
         ended_at=lease.released_at,
         cpus=lease.cpus,
         host_memory_bytes=lease.host_memory_bytes,
-        gpus=gpus,
+        gpus=gpus or (),
         program=(started_at, attempt.ended_at) if attempt is not None and started_at else None,
         measured=attempt.measurement if attempt is not None else None,
     )

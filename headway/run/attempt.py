@@ -122,7 +122,7 @@ class Attempt(NodeAttempt):
     def _cache_of(self, dataset: Dataset, secret: Callable[[str], object]) -> DataCache:
         """The node's cache, fed by what the address of *dataset* names."""
         if upload_name(dataset.uri) is not None:
-            return self.site.cache_reading(UploadReader(self.site, self.record.team, self.user))
+            return self.site.cache_reading(UploadReader(self.site, self.job.team, self.user))
         peers = NodePeers(self.site)
         return self.site.cache_for(self.user, self._policy(), peers, secret)
 
@@ -182,7 +182,7 @@ class Attempt(NodeAttempt):
         with wanted.held(listener.lines):
             sealed = wanted.is_sealed()
             if not sealed:
-                prune_environments(self.site, self.record.team)
+                prune_environments(self.site, self.job.team)
                 with self.step(_MAKING):
                     followed = self._made(wanted, lease, listener)
                 if followed.cancellation or followed.own_exit().kind is not ExitKind.OK:
@@ -364,13 +364,13 @@ class Attempt(NodeAttempt):
         )
 
     def _policy(self) -> ContainerPolicy:
-        return self.site.policy_for(self.record.team, started=self.container_exists())
+        return self.site.policy_for(self.job.team, started=self.container_exists())
 
     def _refuse_secrets(self) -> None:
         """Raise `InvalidInput` for a secret that jobs may not use on this site."""
         if not self.job.secrets:
             return
-        refused = self._policy().refused_secret(self.job.secrets, self.record.team)
+        refused = self._policy().refused_secret(self.job.secrets, self.job.team)
         # What runs already goes on as it was started.
         if refused is not None and not self.container_exists():
             raise refused

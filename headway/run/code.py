@@ -78,7 +78,7 @@ def code_parts(attempt: NodeAttempt, code_id: str) -> tuple[CodeManifest, ChunkC
     Raises:
         CodeMissing: Its team has it not, or not any more.
     """
-    site, team = attempt.site, attempt.record.team
+    site, team = attempt.site, attempt.job.team
     manifest = site.ledger.code.manifest(team, code_id)
     if manifest is None:
         raise CodeMissing(code_id, f"team {team} has sent no such folder, or it was let go of")

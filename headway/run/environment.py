@@ -223,7 +223,7 @@ def environment_of(attempt: NodeAttempt) -> Environment | None:
 
     wanted = read_requirements(job.requirements, files, read)
     wheels = tuple(files[path] for path in wanted.wheels)
-    policy = site.policy_for(attempt.record.team)
+    policy = site.policy_for(attempt.job.team)
     variables = {**policy.outside.variables(), **policy.environment, **given(job.env)}
     name = environment_id(
         site.runtime.ensure_image(job.image),
@@ -232,7 +232,7 @@ def environment_of(attempt: NodeAttempt) -> Environment | None:
         [[each.path, each.chunks] for each in wheels],
         sorted(variables.items()),
     )
-    folder = site.settings.environments_dir / attempt.record.team / name
+    folder = site.settings.environments_dir / attempt.job.team / name
     return Environment(attempt, folder, wanted, wheels, parts, variables, policy.outside)
 
 

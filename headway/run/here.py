@@ -172,12 +172,12 @@ class NodeAttempt:
 
         What an attempt of an earlier version wrote stays readable to the next one.
         """
-        return _owner(self.folder / "log") or self.site.user_of(self.record.team)
+        return _owner(self.folder / "log") or self.site.user_of(self.job.team)
 
     @cached_property
     def maker(self) -> str:
         """``uid:gid`` that makes its environment: no program's uid, in the program's group."""
-        return self.site.maker_of(self.record.team, self.user)
+        return self.site.maker_of(self.job.team, self.user)
 
     def made(self, name: str) -> Path:
         """A directory of the run that is the program's user's alone."""
@@ -213,7 +213,7 @@ class NodeAttempt:
         """
         if not self.job.user_folder:
             return {}
-        team, owner = self.record.team, self.record.owner
+        team, owner = self.job.team, self.job.owner
         if not owner:
             raise InvalidInput("owner", "", "a user_folder is its owner's, and this run has none")
         # Both are names by the rules of a job, so each is one part of a path.
@@ -271,7 +271,7 @@ class NodeAttempt:
 
     def network(self) -> NetworkMode | GangNetwork | None:
         """The network its container joins; raises `PolicyViolation` where the site has none."""
-        found = self.forecaster.network(self.job.nodes, self.record.team)
+        found = self.forecaster.network(self.job.nodes, self.job.team)
         if isinstance(found, Refuse):
             raise PolicyViolation("network", f"{found.value} node(s)", found.allowed)
         return found

@@ -24,8 +24,9 @@ def settle(attempt: NodeAttempt, followed: Followed, kept: str = "") -> tuple[Ex
 
     *kept* says what became of the files that its program has written; empty where there are none.
     """
-    demand = attempt.record.demand or forecast(attempt)[1]
-    exit_, above_bytes = _exit(attempt, followed)
+    record = attempt.record
+    demand = record.demand or forecast(attempt)[1]
+    exit_, above_bytes = _exit(attempt, followed, record.preempted_for)
     if followed.memory_limit_bytes > demand.host_memory_bytes:
         exit_ = with_growth(exit_, demand.host_memory_bytes, followed)
         demand = replace(demand, host_memory_bytes=followed.memory_limit_bytes)
@@ -34,7 +35,6 @@ def settle(attempt: NodeAttempt, followed: Followed, kept: str = "") -> tuple[Ex
     # A profiler takes time and memory of its own: nothing is learned from such a run.
     if not attempt.is_rank and not attempt.job.profile:
         _learn(attempt, exit_, measured, demand, above_bytes)
-    record = attempt.record
     held = [grant.memory_bytes for grant in attempt.lease.gpus] if attempt.lease else []
     had = Had(
         demand,
@@ -70,13 +70,15 @@ def conclude_attempt(
     return runs.requeue(attempt.fence, found.exit_, measured, demand_override=more)
 
 
-def _exit(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, int | None]:
-    """How the attempt ended, and what it needs more than if it ran out of GPU memory."""
+def _exit(attempt: NodeAttempt, followed: Followed, other: str | None) -> tuple[Exit, int | None]:
+    """How the attempt ended, and what it needs more than if it ran out of GPU memory.
+
+    It was to give way to the run *other*, where that is not None.
+    """
     own, site = followed.own_exit(), attempt.site
     if not followed.timed_out and ended_by_restart(followed.status, booted_at(site.clock)):
         before = site.ledger.attempts.failures([attempt.run_id]).get(attempt.run_id, Failures())
         own = restarted(own, before, alone=attempt.job.nodes == 1)
-    other = attempt.record.preempted_for
     if other == attempt.run_id:  # also with exit status 0: it was told to stop, not done
         return grown(own), 0
     if other is not None and own.kind is not ExitKind.OK:

@@ -44,7 +44,7 @@ _PROJECT = ("pyproject.toml", "setup.py", "setup.cfg")
 def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     """The container of an attempt that may use *lease*; its directories are made."""
     site, job = attempt.site, attempt.job
-    policy = site.policy_for(attempt.record.team)
+    policy = site.policy_for(attempt.job.team)
     attempt.made("log")
     checkpoint = attempt.made(CHECKPOINT_FOLDER)
     mounts = {

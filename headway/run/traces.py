@@ -77,10 +77,10 @@ def trace_of(
         gpu_peak_bytes=learnt.gpu_peak_bytes,
         cpus=demand.cpus,
         exit=_exit_of(exit_),
-        started_at=ledger.runs.get(attempt.run_id).started_at,
+        started_at=attempt.record.started_at,
         recipe=job.recipe(),
-        team=attempt.record.team,
-        owner=attempt.record.owner,
+        team=attempt.job.team,
+        owner=attempt.job.owner,
         run_id=f"{attempt.run_id}-{attempt.number}",
         metrics={
             **numbers_of(job.command, job.config),

@@ -16,7 +16,7 @@ def volumes_of(attempt: NodeAttempt) -> dict[str, tuple[Volume, BindMount]]:
     Raises:
         InvalidInput: The site has none of that name for this team, or this node has not got it.
     """
-    asked, team = attempt.job.volumes, attempt.record.team
+    asked, team = attempt.job.volumes, attempt.job.team
     offered = attempt.site.policy_for(team).volumes if asked else {}
     refused = refused_volume(asked, offered, team)
     if refused is not None:
@@ -41,7 +41,7 @@ def _source(attempt: NodeAttempt, volume: Volume) -> Path:
         raise FileNotFoundError(0, "it is no directory there")
     if not volume.writable:
         return volume.path
-    own = volume.path / attempt.record.team
+    own = volume.path / attempt.job.team
     if own.is_symlink():  # whoever made it, it is not headway that decides where it leads
         raise NotADirectoryError(0, f"{own} is a link")
     attempt.have_own(own)
