@@ -558,7 +558,8 @@ def failures(ledger: Ledger, before: set[str]) -> list[str]:
     """What ended the runs of which no program ended well, but for those *before*."""
     with ledger._database.reading() as session:  # noqa: SLF001
         query = select(RunRow).where(RunRow.state == RunState.ENDED)
-        rows = session.exec(query.where(col(RunRow.exit_kind).not_in((ExitKind.OK, ExitKind.CANCELLED)))).all()
+        well = col(RunRow.exit_kind).in_((ExitKind.OK, ExitKind.CANCELLED))
+        rows = session.exec(query.where(~well)).all()
         return [f"{row.exit_kind}: {row.exit_message}" for row in rows if row.run_id not in before]
 
 

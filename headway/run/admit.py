@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from headway.errors import ImpossibleDemand, LeaseLost
-from headway.forecast import lease_terms
+from headway.forecast import Forecaster, lease_terms
+from headway.ledger.records import RunRecord
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Prediction
 from headway.run.here import NodeAttempt
@@ -24,11 +25,13 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
         return attempt.lease
     if attempt.lease is None:
         return Wait(Resource.TURN, "its claim was given back before its flow process began")
-    prediction, demand = forecast(attempt)
-    attempt.site.ledger.runs.predict(attempt.fence, prediction, demand)
-    record, rank = attempt.record, attempt.is_rank
+    record, rank, forecaster = attempt.record, attempt.is_rank, attempt.forecaster
+    said = forecast(attempt, record, forecaster, attempt.lease)
+    if said != (record.prediction, record.demand):
+        attempt.site.ledger.runs.predict(attempt.fence, *said)
+    prediction, demand = said
     # A gang's parts are its leader's, which was asked.
-    refusal = attempt.forecaster.refusal(
+    refusal = forecaster.refusal(
         demand,
         1 if rank else attempt.job.nodes,
         "" if rank else record.team,
@@ -44,13 +47,16 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
     )
     if isinstance(answer, Lease):
         attempt.lease = answer
-        about = attempt.forecaster.gpu_type(answer)
+        about = forecaster.gpu_type(answer)
         if about not in ("", "cpu", prediction.gpu_type):  # it was given another GPU after all
-            attempt.site.ledger.runs.predict(attempt.fence, forecast(attempt)[0], demand)
+            newly, _ = forecast(attempt, attempt.record, forecaster, answer)
+            attempt.site.ledger.runs.predict(attempt.fence, newly, demand)
     return answer
 
 
-def forecast(attempt: NodeAttempt) -> tuple[Prediction, Demand]:
+def forecast(
+    attempt: NodeAttempt, record: RunRecord, forecaster: Forecaster, lease: Lease | None
+) -> tuple[Prediction, Demand]:
     """What is predicted and demanded, with the data's real size once it is staged.
 
     The worker said it before the claim; it is said anew only when staging
@@ -58,16 +64,15 @@ def forecast(attempt: NodeAttempt) -> tuple[Prediction, Demand]:
     than it is about, since loading the estimators takes longer than
     starting the container.
     """
-    record = attempt.record
     size = attempt.dataset_bytes
     declared = attempt.job.declared_data_bytes
     said, demand = record.prediction, record.demand
-    gpu_type = attempt.forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
+    gpu_type = forecaster.gpu_type(lease) if lease is not None else ""
     about_it = said is not None and gpu_type in ("", "cpu", said.gpu_type)
     if said is not None and demand is not None and about_it and size == declared:
         return said, demand
     on_cpu = demand is not None and not demand.gpus
-    newly, needs = attempt.forecaster.forecast(
+    newly, needs = forecaster.forecast(
         attempt.job.without_gpus() if on_cpu else attempt.job,
         dataset_bytes=size,
         override=attempt.override,

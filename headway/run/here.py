@@ -80,13 +80,13 @@ class NodeAttempt:
         self.job = own.belonging_to(record.owner, record.team)
         self.number = record.attempt
         self.override = record.demand_override or {}
-        self.lease = self._take_up()
+        self.lease = self._take_up(record)
         self.datasets: dict[str, StagedDataset] = {}
         """Its data sets that are on this node, by their names in the job."""
         self.meeting = meeting
         """Where it meets the other ranks of its gang; None for a job on one node."""
 
-    def _take_up(self) -> Lease | None:
+    def _take_up(self, record: RunRecord) -> Lease | None:
         """The lease of this attempt, whose claim is taken up here; None where it has none.
 
         Raises:
@@ -94,7 +94,7 @@ class NodeAttempt:
                 at this moment.
         """
         leases = self.site.ledger.leases
-        if self.record.state is RunState.ENDED:
+        if record.state is RunState.ENDED:
             raise LeaseLost(self.run_id, self.number, "somebody has ended the run")
         lease = leases.of_run(self.run_id)
         if lease is None or lease.attempt != self.number:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from headway.clock import booted_at
+from headway.forecast import Forecaster
 from headway.model.attempt_record import Failures
 from headway.model.lease import Demand
 from headway.model.run import Exit, ExitKind, Measurement
@@ -24,24 +25,29 @@ def settle(attempt: NodeAttempt, followed: Followed, kept: str = "") -> tuple[Ex
 
     *kept* says what became of the files that its program has written; empty where there are none.
     """
-    record = attempt.record
-    demand = record.demand or forecast(attempt)[1]
+    record, forecaster = attempt.record, attempt.forecaster
+    demand = record.demand or forecast(attempt, record, forecaster, attempt.lease)[1]
     exit_, above_bytes = _exit(attempt, followed, record.preempted_for)
     if followed.memory_limit_bytes > demand.host_memory_bytes:
         exit_ = with_growth(exit_, demand.host_memory_bytes, followed)
         demand = replace(demand, host_memory_bytes=followed.memory_limit_bytes)
     exit_ = replace(exit_, message="; ".join(filter(None, (exit_.message, kept))))
-    measured = _measured(attempt, followed, demand)
+    measured = _measured(attempt, followed, demand, forecaster)
     # A profiler takes time and memory of its own: nothing is learned from such a run.
     if not attempt.is_rank and not attempt.job.profile:
-        _learn(attempt, exit_, measured, demand, above_bytes)
+        gpu_type = forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
+        # Nothing of a run on GPUs of several types, which is as slow as the slowest: it has none.
+        learnt = _lesson(attempt, exit_, measured, demand, above_bytes)
+        if gpu_type and learnt is not None:
+            trace = trace_of(attempt, exit_, demand, learnt, gpu_type)
+            attempt.site.ledger.traces.learn(attempt.fence, trace)
     held = [grant.memory_bytes for grant in attempt.lease.gpus] if attempt.lease else []
     had = Had(
         demand,
         host_peak_bytes=measured.host_peak_bytes,
         gpu_bytes=max(held, default=0),
         gpu_above_bytes=above_bytes,
-        spaces=attempt.forecaster.spaces(record.pool, record.queue),
+        spaces=forecaster.spaces(record.pool, record.queue),
         nodes=attempt.job.nodes,
     )
     return conclude_attempt(attempt, exit_, measured, had), measured
@@ -107,11 +113,13 @@ def _told(attempt: NodeAttempt, exit_: Exit) -> Exit:
     return exit_told(exit_, warnings, lost_here(site), gpus)
 
 
-def _measured(attempt: NodeAttempt, followed: Followed, demand: Demand) -> Measurement:
+def _measured(
+    attempt: NodeAttempt, followed: Followed, demand: Demand, forecaster: Forecaster
+) -> Measurement:
     site, gpus = attempt.site, followed.gpu_use
     usage, nodes = site.runtime.usage(attempt.container), attempt.job.nodes
     # What a gang costs is said once, on the run that leads.
-    price = None if attempt.is_rank else attempt.forecaster.cost
+    price = None if attempt.is_rank else forecaster.cost
     return Measurement(
         runtime_s=followed.runtime_s,
         host_peak_bytes=usage.host_peak_bytes,
@@ -124,23 +132,16 @@ def _measured(attempt: NodeAttempt, followed: Followed, demand: Demand) -> Measu
     )
 
 
-def _learn(
+def _lesson(
     attempt: NodeAttempt,
     exit_: Exit,
     measured: Measurement,
     demand: Demand,
     gpu_above_bytes: int | None,
-) -> None:
-    """Keep the trace of an attempt that teaches something.
-
-    Nothing of a run on GPUs of several types, which is as slow as the slowest.
-    """
-    site = attempt.site
-    gpu_type = attempt.forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
+) -> Measurement | None:
+    """What of the attempt is worth learning; None of one that teaches nothing."""
     reports = 0
     if exit_.kind in CUT_SHORT:
-        reports = len(site.ledger.progress.series(attempt.run_id, attempt.number))
-    learnt = lesson(exit_, measured, demand, gpu_above_bytes, reports=reports)
-    if gpu_type and learnt is not None:
-        trace = trace_of(attempt, exit_, demand, learnt, gpu_type)
-        site.ledger.traces.learn(attempt.fence, trace)
+        points = attempt.site.ledger.progress.series(attempt.run_id, attempt.number)
+        reports = len(points)
+    return lesson(exit_, measured, demand, gpu_above_bytes, reports=reports)

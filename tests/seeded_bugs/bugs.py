@@ -95,7 +95,7 @@ BUGS = (
     Bug(
         "a container begins without a lease",
         "headway/ledger/runs.py",
-        "            lease = leased(session, fence)\n            run, _ = fenced(session, fence)\n",
+        "            run, lease = fenced_lease(session, fence)\n",
         "            run = run_row(session, fence.run_id, lock=True)\n"
         '            lease: Any = type("AnyLease", (), {"expires_at": now(session)})\n',
         (f"{_LEDGER}test_a_container_begins_only_under_its_lease", _MODEL),
@@ -105,7 +105,7 @@ BUGS = (
         "headway/ledger/runs.py",
         "            _next_attempt(session, run, exit_, measurement)\n"
         "            if demand_override",
-        "            leased(session, fence).released_at = now(session)\n"
+        "            fenced_lease(session, fence)[1].released_at = now(session)\n"
         "            _next_attempt(session, run, exit_, measurement)\n"
         "            if demand_override",
         (_MODEL,),
@@ -138,9 +138,9 @@ BUGS = (
     Bug(
         "expiry counts as a release",
         "headway/ledger/lease_rows.py",
-        "query = select(LeaseRow).where(LIVE, col(LeaseRow.node).in_(nodes))",
+        "query = select(LeaseRow).where(LIVE, among(LeaseRow.node, nodes))",
         "query = select(LeaseRow).where(\n"
-        "        LIVE, col(LeaseRow.node).in_(nodes), col(LeaseRow.expires_at) > now(session)\n"
+        "        LIVE, among(LeaseRow.node, nodes), col(LeaseRow.expires_at) > now(session)\n"
         "    )",
         (f"{_LEDGER}test_an_expired_lease_still_counts",),
     ),

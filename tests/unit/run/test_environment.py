@@ -29,7 +29,7 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     small_wheel(project, "small")
     (project / "requirements.txt").write_text("--no-index\n--find-links .\nsmall\n")
     job = SimpleNamespace(
-        image="python:3.11", requirements="requirements.txt", code="c1", env={},
+        image="python:3.11", requirements="requirements.txt", code="c1", env={}, team="vision",
         resources=SimpleNamespace(shm=1, disk=0),
     )  # fmt: skip
     home, operators = tmp_path / "home", dict[str, str]()
@@ -51,7 +51,7 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     monkeypatch.setattr(environment, "code_parts", parts)
     yield SimpleNamespace(
-        job=job, site=site, record=SimpleNamespace(team="vision"), container="headway-r-1",
+        job=job, site=site, container="headway-r-1",
         run_id="r", number=1, log=home / "log", made=lambda _: None, network=lambda: None,
         project=project,
         user=f"{PROGRAM}:{PROGRAM}" if root else "", maker=f"{MAKER}:{PROGRAM}" if root else "",
