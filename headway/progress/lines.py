@@ -10,12 +10,16 @@ _ANSI = re.compile(
     r"\x08+|\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)?|[@-Z\\^_])"
 )
 
+# A bar that is redrawn ends with the beginning of the next one: until then it is whole without.
+_BAR = re.compile(rb"%\|[^\[]{0,800}\[[^\]]{1,400}\]\Z")
+
 
 class LineSplitter:
     r"""Cuts a stream of bytes into text lines at ``\n`` and ``\r``.
 
     Where the chunks begin and end changes nothing. At most `MAX_LINE_BYTES`
-    of an unfinished line are kept; bytes that are no UTF-8 become U+FFFD;
+    of an unfinished line are kept, but one that is a bar so far is a line; bytes that are no UTF-8
+    become U+FFFD;
     terminal escapes and backspaces are taken out.
     """
 
@@ -25,6 +29,8 @@ class LineSplitter:
     def feed(self, data: bytes) -> list[str]:
         """The lines that *data* completes, without their ends; empty ones are left in."""
         *whole, rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
+        if _BAR.search(rest[-1300:]):
+            whole, rest = [*whole, rest], b""
         self._rest = rest[:MAX_LINE_BYTES]
         return [_text(line) for line in whole]
 

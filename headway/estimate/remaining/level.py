@@ -26,7 +26,7 @@ report covers; the rest is in the interval, downwards. Of 20 of 200 units after 
 FEW_UNITS, MANY_UNITS = 60, 100
 """Runs of fewer units (epochs) have a first one that is hardly slower; of more, one as above."""
 SPIKE_SDS = 4.0
-"""Standard deviations above both its neighbours at which an entry stands out."""
+"""Standard deviations away from both its neighbours at which an entry stands out."""
 FEW_SEEN = 3
 """Of so few entries none is known to be usual."""
 UNSEEN_SD = 0.05
@@ -109,9 +109,7 @@ def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> L
         return _first_guess(unit_s, units, startup, total)
     noise = noise_of(unit_s)
     # Among the newest, one that stands out alone is no change of speed yet.
-    newest = unit_s[-LEAST_ENTRIES - 1 :]
-    beside = np.maximum(newest[:-1], np.append(newest[2:], newest[-2]))
-    newest = np.minimum(newest[1:], (1.0 + SPIKE_SDS * noise) * beside)
+    newest = _calmed(unit_s[-LEAST_ENTRIES - 1 :], 1.0 + SPIKE_SDS * noise)
     unit_s = np.append(unit_s[: -len(newest)], newest)
     left = max(total - float(settled.end[-1]), 0.0)
     low_s, median_s, high_s = mean_ahead(unit_s, units, noise, total, left).quantiles(0.1, 0.5, 0.9)
@@ -122,6 +120,18 @@ def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> L
     unseen = UNSEEN_SD * math.sqrt(min(left / total, 1.0))
     sd = math.sqrt(sd**2 + scatter**2 + unseen**2 + (EARLY_SD / entries) ** 2)
     return Level(now_s, sd, sd)
+
+
+def _calmed(newest: Array, factor: float) -> Array:
+    """All but the first of *newest*, none further than *factor* from what is on both its sides.
+
+    The very last one has one side: it is a first sign of another speed, or a bar's last update
+    with what was left of an epoch.
+    """
+    before, behind = newest[:-2], newest[2:]
+    least, most = np.minimum(before, behind) / factor, np.maximum(before, behind) * factor
+    calm = np.clip(newest[1:-1], least, most)
+    return np.append(calm, np.clip(newest[-1], calm[-1] / factor, calm[-1] * factor))
 
 
 def _first_guess(unit_s: Array, units: Array, startup: int, total: float) -> Level:

@@ -369,6 +369,17 @@ def test_the_job_s_epochs_give_the_total(name: str, epochs: int, total: int | No
     assert read(name, epochs)[1][-1].total == total
 
 
+def test_a_bar_is_read_as_it_is_drawn_and_not_when_it_is_drawn_again() -> None:
+    """tqdm ends no line: what it said was one report old, 40 % of what is left at the end."""
+    parser = LogParser()
+    bars = [
+        f"\r{i:3}%|##  | {i}/100 [00:{i:02}<00:{60 - i:02},  1.00s/it]".encode() for i in (41, 42)
+    ]
+    assert [place(point) for point in parser.feed(bars[0], 1.0)] == [(41, None, 100)]
+    assert parser.feed(bars[1][:30], 2.0) == []
+    assert [place(point) for point in parser.feed(bars[1][30:], 2.0)] == [(42, None, 100)]
+
+
 @given(st.data(), st.sampled_from(sorted(LOGS)))
 @settings(max_examples=100)
 def test_the_cuts_make_no_difference(data: st.DataObject, name: str) -> None:

@@ -119,6 +119,28 @@ def test_one_slow_step_is_no_change_of_speed() -> None:
     assert after(steps_s, 1000).remaining_s == pytest.approx(700.0, rel=0.02)
 
 
+@pytest.mark.parametrize("last_s", [0.25, 0.05, 0.0])
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_one_short_step_is_no_change_of_speed(last_s: float, more: int) -> None:
+    """It halved what is left, within 7 %, until the next report: through a whole validation."""
+    steps_s = [0.5] * 20 + [last_s] + [0.5] * more
+    remaining = follow(steps_s, len(steps_s) + 180)
+    for waited_s in (0.0, 20.0):
+        said = remaining.at(sum(steps_s) + waited_s)
+        assert said.remaining_s == pytest.approx(90.0, rel=0.02)
+        assert said.low_s is not None
+        assert said.low_s < 90.0
+
+
+def test_what_a_bar_says_last_of_each_epoch_is_no_change_of_speed() -> None:
+    """Ten units at a time, and at last what was left of the epoch, soon after: twice so far."""
+    remaining, t_s, done = RemainingTime(), 0.0, 0.0
+    for seconds, units in ([(5.0, 10.0)] * 9 + [(5.0, 9.0), (0.05, 1.0)]) * 2:
+        t_s, done = t_s + seconds, done + units
+        remaining.update(t_s, done, 400.0)
+    assert remaining.at(t_s).remaining_s == pytest.approx(100.0, rel=0.05)
+
+
 def test_an_even_drift_is_carried_on() -> None:
     steps_s = [1.0 + 0.0004 * i + 0.01 * math.sin(1.7 * i) for i in range(1000)]
     truth_s = sum(steps_s[500:])
