@@ -59,7 +59,7 @@ class Bars:
         self._named = False
         self._from_zero = False
         self._aside = False
-        self._newest: tuple[bool, _Bar] | None = None
+        self._newest: tuple[str, _Bar] | None = None
 
     def __call__(self, line: str, shape: str) -> Seen | None:
         """Read one line."""
@@ -98,7 +98,7 @@ class Bars:
         """A bar that does not name its epoch: find its place among the others."""
         done, total = said.step or 0, said.steps or 0
         key = drawn.label, total
-        bar = self._bars.get(key) or self._newest_if_same(done, total)
+        bar = self._bars.get(key) or self._newest_if_same(drawn.label, done, total)
         if bar is None and not (self._aside or done >= total or key in self._bars):
             bar = _Bar(total)
         if bar is not None or done >= total:
@@ -108,7 +108,7 @@ class Bars:
         if bar is None:
             return None  # of a validation, or one of many that were full at first sight
         bar.move(done, length_s)
-        self._newest = (bool(drawn.label), bar)
+        self._newest = (drawn.label, bar)
         self._choose(bar)
         main, inner = self._main, self._inner
         if main is None or (bar is not main and bar is not inner):
@@ -121,12 +121,15 @@ class Bars:
             return said._replace(epoch=epoch + 1, epochs=main.total, step=step, steps=inner.total)
         return said
 
-    def _newest_if_same(self, done: int, total: int) -> _Bar | None:
-        """The bar that was drawn last, if only its text has changed."""
+    def _newest_if_same(self, label: str, done: int, total: int) -> _Bar | None:
+        """The bar that was drawn last, if only its text has changed, or its total has grown."""
         if self._newest is not None:
-            had_text, newest = self._newest
+            had_label, newest = self._newest
             # A new bar is first drawn at 0.
-            if newest.total == total and newest.done <= done and (done > 0 or not had_text):
+            if newest.total == total and newest.done <= done and (done > 0 or not had_label):
+                return newest
+            if label == had_label and 0 < newest.done <= done < total and not newest.full:
+                newest.total = total
                 return newest
         return None
 

@@ -8,12 +8,15 @@ only iterations and epochs done in all.
 import enum
 
 from headway.model.progress import ProgressPoint
+from headway.progress.believed import BelievedTotals
 from headway.progress.seen import MAX_COUNT, Seen
 
 BELOW_BEFORE_RESTART = 3
 """So many rising points below the highest one mean the program started over.
 
 Fewer would take a rank that lags behind for a restart."""
+_OVER = 0.9
+"""So much of a total is all of it: not every step is told."""
 
 
 class Counts(enum.Enum):
@@ -62,6 +65,9 @@ class RunCounter:
         self._highest = (-1, -1.0)
         self._names: set[str] = set()
         self._below: list[tuple[int, float]] = []
+        self._totals = BelievedTotals()
+        self._is_over = False
+        """Whether the count has come to the total that was told."""
 
     def add(self, seen: Seen, t_s: float) -> ProgressPoint | None:
         """The point *seen* makes, or None when it tells nothing new."""
@@ -79,14 +85,17 @@ class RunCounter:
         if iteration is not None and iteration > MAX_COUNT:
             return None
         place = (iteration or 0, self._highest[1] if epoch is None else epoch)
-        if not self._is_news(place, seen.metrics):
+        if not self._is_news(place, seen.metrics, t_s):
             return None
         self._iteration = iteration
         total = self._total(seen, iteration)
         if total is None and iteration is not None and iteration <= (self._iterations or 0):
             total = self._iterations
-        if total is not None:
-            total = max(total, iteration or 0) if total <= MAX_COUNT else None
+        done = iteration if iteration is not None else epoch or 0.0
+        self._is_over = total is not None and done >= _OVER * total
+        total = self._totals.believed(total, done, t_s)
+        if total is not None and total > MAX_COUNT:
+            total = None
         return ProgressPoint(t_s, iteration, epoch, total, seen.metrics)
 
     def _enter_epoch(self, number: int) -> None:
@@ -102,6 +111,7 @@ class RunCounter:
 
     def _learn_epochs(self, printed: int) -> None:
         """``Epoch 0/24`` names the last index, ``Epoch 0/25`` the count: 25 epochs both."""
+        self._totals.tell("epochs", printed)
         names_last = self._first_epoch == 0 and (printed % 5 == 4 or printed <= self._index)
         self.epochs = max(printed + names_last, 1)
 
@@ -134,11 +144,12 @@ class RunCounter:
             self._learn_steps(step, steps, is_named=is_named)
         self._last_step = (self._index, step)
         self._steps = steps
-        step = min(step, steps)
         if self._steps_are_of_all:
             return step, float(self._index)
         if self._is_undecided:
             return None if self._index else step, float(self._index)
+        if self._has_epochs or self._index:
+            step = min(step, steps)
         done = self._index + step / steps
         return self._index * steps + step, done if self._has_epochs or self._index else None
 
@@ -177,12 +188,14 @@ class RunCounter:
         if iteration is None:
             return self.epochs
         if seen.total is not None:
+            self._totals.tell("iterations", seen.total)
             self.total = seen.total
         elif seen.iteration is not None:
             return self.total or self._total_from_epochs(seen, iteration)
         elif steps and self._steps and self._is_undecided:
             self.total = steps if steps == self._steps_before_epochs else None
         elif steps and (self._steps_are_of_all or not (self._has_epochs or self._index)):
+            self._totals.tell("steps", steps)
             self.total = steps
         elif steps:
             self.total = steps * self.epochs if self.epochs else None
@@ -197,7 +210,7 @@ class RunCounter:
             total = round(iteration * (self.epochs / seen.epoch_done))
         return total if total is not None and iteration <= total else None
 
-    def _is_news(self, place: tuple[int, float], metrics: dict[str, float]) -> bool:
+    def _is_news(self, place: tuple[int, float], metrics: dict[str, float], t_s: float) -> bool:
         """Whether *place* is further than ever, has new metrics, or shows a restart."""
         if place == self._highest:
             self._below = []
@@ -209,9 +222,13 @@ class RunCounter:
                 self._below.append(place)
             elif place < self._below[-1]:
                 self._below = [place]
-            if len(self._below) < BELOW_BEFORE_RESTART:
+            # A rank that lags, or a checkpoint, is not so far behind.
+            is_new = max(place) <= 0.5 * max(self._highest)
+            if len(self._below) < BELOW_BEFORE_RESTART and not (is_new and self._is_over):
                 return False
             self.restarts += 1
+            if is_new:
+                self._totals.begin_again(t_s)
         self._highest, self._names, self._below = place, set(metrics), []
         return True
 

@@ -20,6 +20,8 @@ _LAUNCHER = re.compile(
     r"(?!(?i:epoch|step|iter|batch|round|fold))[A-Za-z][\w.-]{0,60}-[0-9]{1,5}(?: {1,40}\| |: )"
     r"|\s{0,4}\[rank[0-9]{1,6}\]: ?"
 )
+# "Fold 2/5", but not "Fold: 40%|", a bar of all of them.
+_FOLD = re.compile(r"\b[Ff]old\b[ :#=]{0,3}[0-9]{1,4}(?![0-9%])")
 
 
 class LogParser:
@@ -53,6 +55,8 @@ class LogParser:
         self._found: Format | None = None
         self._clock = LineClock()
         self._rank: str | None = None
+        self._is_in_fold = False
+        """What is counted comes again with the next fold: how often is not known."""
         self._better = known_formats() if pattern is None else (_custom(pattern),)
 
     @property
@@ -97,7 +101,7 @@ class LogParser:
                 t_s = self._clock.seconds(line)
             seen = self._read(line)
             if seen is not None and (point := self._counter.add(seen, t_s)) is not None:
-                points.append(point)
+                points.append(point._replace(total=None) if self._is_in_fold else point)
         return points
 
     def _read(self, line: str) -> Seen | None:
@@ -110,6 +114,7 @@ class LogParser:
         if prefix := _LAUNCHER.match(line):
             line = line[prefix.end() :]
         shape = shape_of(line)
+        self._is_in_fold = self._is_in_fold or ("old" in line and _FOLD.search(line) is not None)
         for candidate in self._better:
             seen = candidate.read(line, shape)
             if seen is not None:

@@ -59,18 +59,18 @@ class History:
         """Take in one update; what is no number, or goes back in time, is passed over."""
         if not (math.isfinite(t_s) and math.isfinite(done)) or t_s < self.t_s or done < 0:
             return
-        if total is not None and math.isfinite(total) and total > 0:
-            self._new_total(total)
+        self._new_total(total if total and 0.0 < total < math.inf else None)
         if epoch is not None and epoch >= 0 and done > self.done:
             self._in_epoch(epoch, done)
         if abs(done - self.done) <= LEAST_STEP * max(done, 1.0):
             if not self._units:
                 self.t_s = t_s  # the first iteration begins now: what was before is no part of it
             return
-        if done > self.done and t_s == self.t_s and self._units:
+        if done > self.done and t_s == self.t_s:
             # Read in one piece with the report before: all of them took that one's time.
-            self._units[-1] += done - self.done
-            self._end[-1] = done
+            if self._units:
+                self._units[-1] += done - self.done
+                self._end[-1] = done
         elif done > self.done:
             self._append(done - self.done, t_s - self.t_s, done)
         elif self._end:
@@ -97,9 +97,9 @@ class History:
         if epoch > 0 and self.total is not None:
             self._has_many_epochs = self.total * epoch > 1.05 * done * self._first_end
 
-    def _new_total(self, total: float) -> None:
+    def _new_total(self, total: float | None) -> None:
         """Another total, ten times away, counts in another unit: begin afresh."""
-        if self.total is not None and not 0.1 < total / self.total < 10.0:
+        if total is not None and self.total is not None and not 0.1 < total / self.total < 10.0:
             self._units, self._seconds, self._end = [], [], []
             self.done = 0.0
             self._cached = None

@@ -100,14 +100,13 @@ class RemainingTime:
     ) -> None:
         """Take in that *done* of *total* units were done at *t_s*.
 
-        A total that is not known (any more) keeps the last one. When *done*
-        goes back the run began again: what is left is counted from there, and
-        its speed is kept.
+        When *done* goes back the run began again: what is left is counted from
+        there, and its speed is kept.
 
         Args:
             t_s: Seconds since the attempt's start; never decreasing.
             done: Units done in all.
-            total: Units there will be in all.
+            total: Units there will be in all; None where that is not known, or not any more.
             epoch: Epochs done in all, where the units are finer and it is known.
         """
         self._history.add(t_s, done, total, epoch)
@@ -133,13 +132,13 @@ class RemainingTime:
     def at(self, t_s: float) -> RemainingEstimate:
         """What is left at *t_s*, which is at or after the last update."""
         history = self._history
+        waited_s = max(t_s - history.t_s, 0.0)
         if history.total is not None and history.done >= history.total:
-            return RemainingEstimate(0.0, 0.0, 0.0, RemainingBasis.DONE)
+            return self._after_all(t_s, waited_s)
         seen = history.intervals()
         if history.total is None or len(seen.unit_s) == 0:
             return self._prior_alone(t_s)
         left = history.total - history.done
-        waited_s = max(t_s - history.t_s, 0.0)
         seen = without_report_at_begin(seen)
         usual = speed = _Speed.of(seen, history.total, left)
         if (longer := with_one_under_way(seen, waited_s)) is not None:
@@ -147,8 +146,8 @@ class RemainingTime:
         if history.before_first_epoch_end:
             speed = speed.before_an_end()
         remaining_s, up, down, basis = self._blend(speed, left, history.total)
-        # The unit that is under way has used up part of its time already.
-        credit_s = min(waited_s, speed.report_s, 0.9 * remaining_s)
+        # The unit, or pause, that is under way has used up part of its time already.
+        credit_s = min(waited_s, speed.report_s + speed.due_s, 0.9 * remaining_s)
         remaining_s -= credit_s
         if waited_s > usual.stall_s:
             basis = RemainingBasis.STALLED
@@ -159,6 +158,18 @@ class RemainingTime:
             basis,
             overdue=waited_s / usual.report_s,
         )
+
+    def _after_all(self, t_s: float, waited_s: float) -> RemainingEstimate:
+        """What is left after the last unit: perhaps a last pause, as after those before."""
+        seen, total = without_report_at_begin(self._history.intervals()), self._history.done
+        last = _Speed.of(seen, total, 0.0) if len(seen.unit_s) else None
+        if last is not None and waited_s < last.due_s:
+            up = math.exp(QUANTILE_80 * last.sd)
+            rest_s = last.due_s - waited_s
+            return RemainingEstimate(rest_s, 0.0, rest_s * up, RemainingBasis.EVIDENCE)
+        if waited_s > STALL_MIN_S + (last.due_s if last else 0.0):
+            return self._prior_alone(t_s)  # it does something else, of which it tells nothing
+        return RemainingEstimate(0.0, 0.0, 0.0, RemainingBasis.DONE)
 
     def _prior_alone(self, t_s: float) -> RemainingEstimate:
         """What is left of runs like it of those that have lasted as long, by their log-normal law.
@@ -217,6 +228,8 @@ class _Speed:
     """What the start-up took longer than the same units will later."""
     report_s: float
     """Usual time between two updates."""
+    due_s: float
+    """How much longer the next one takes, for a pause that is due."""
     stall_s: float
     """Longer than this without progress is a stall."""
 
@@ -235,7 +248,7 @@ class _Speed:
         settled = seen.since(first)
         flags = pause_flags(settled.unit_s)
         level = level_of(settled, flags, first, total)
-        ahead_s, ahead_sd_s = pauses_ahead(settled, flags, level.unit_s, total, left)
+        ahead_s, ahead_sd_s, due_s = pauses_ahead(settled, flags, level.unit_s, total, left)
         running_s = left * level.unit_s
         left_s = max(running_s + ahead_s, 1e-9)
         up, down = (
@@ -248,7 +261,7 @@ class _Speed:
         lengths_s = settled.units * settled.unit_s
         longest_s = float(lengths_s.max()) if len(lengths_s) > 1 else 10.0 * float(lengths_s[0])
         stall_s = max(STALL_UNITS * report_s, STALL_PAUSES * longest_s, STALL_MIN_S)
-        return _Speed(left_s, up, down, max(startup_s, 0.0), report_s, stall_s)
+        return _Speed(left_s, up, down, max(startup_s, 0.0), report_s, due_s, stall_s)
 
 
 def _prior_sd(low_s: float | None, high_s: float | None) -> float:
