@@ -18,6 +18,11 @@ class BelievedTotals:
         self._first_s: float | None = None
         self._again_s: float | None = None
 
+    @property
+    def are_told(self) -> bool:
+        """Whether the log told one itself."""
+        return bool(self._first)
+
     def tell(self, what: str, total: int) -> None:
         """Of *what* there will be *total*, as a line says."""
         self._is_open |= total > self._first.setdefault(what, total)

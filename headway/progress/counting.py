@@ -15,6 +15,8 @@ BELOW_BEFORE_RESTART = 3
 """So many rising points below the highest one mean the program started over.
 
 Fewer would take a rank that lags behind for a restart."""
+_BEGIN = 0.05
+"""Who counts on from a checkpoint has more than so much of the total at first."""
 _OVER = 0.9
 """So much of a total is all of it: not every step is told."""
 
@@ -39,6 +41,7 @@ class RunCounter:
         counts: Counts = Counts.STEPS,
         *,
         iterations: int | None = None,
+        is_resumed: bool = False,
     ) -> None:
         """Begin at nothing.
 
@@ -47,6 +50,7 @@ class RunCounter:
                 the log itself says wins.
             counts: What an iteration without an epoch is in this log.
             iterations: Iterations there will be, where the job says so, the same.
+            is_resumed: An earlier attempt may have done part of what the job says.
         """
         self.epochs = epochs
         self._iterations = iterations
@@ -66,6 +70,10 @@ class RunCounter:
         self._names: set[str] = set()
         self._below: list[tuple[int, float]] = []
         self._totals = BelievedTotals()
+        self._is_resumed = is_resumed
+        self._first_done: float | None = None
+        self.may_be_less = False
+        """Whether the total is the job's, and what was done before may be none of the count."""
         self._is_over = False
         """Whether the count has come to the total that was told."""
 
@@ -88,15 +96,24 @@ class RunCounter:
         if not self._is_news(place, seen.metrics, t_s):
             return None
         self._iteration = iteration
+        done = iteration if iteration is not None else epoch or 0.0
+        total = self._believed_total(seen, iteration, done, t_s)
+        return ProgressPoint(t_s, iteration, epoch, total, seen.metrics)
+
+    def _believed_total(
+        self, seen: Seen, iteration: int | None, done: float, t_s: float
+    ) -> int | None:
+        """How many there will be, as far as that is to be believed."""
         total = self._total(seen, iteration)
         if total is None and iteration is not None and iteration <= (self._iterations or 0):
             total = self._iterations
-        done = iteration if iteration is not None else epoch or 0.0
         self._is_over = total is not None and done >= _OVER * total
         total = self._totals.believed(total, done, t_s)
-        if total is not None and total > MAX_COUNT:
-            total = None
-        return ProgressPoint(t_s, iteration, epoch, total, seen.metrics)
+        if self._first_done is None:
+            self._first_done = done
+        from_begin = self._first_done <= max(_BEGIN * (total or 0), 1.0)
+        self.may_be_less = self._is_resumed and from_begin and not self._totals.are_told
+        return total if total is not None and total <= MAX_COUNT else None
 
     def _enter_epoch(self, number: int) -> None:
         if not self._has_epochs and self._steps:

@@ -1,4 +1,4 @@
-"""How many epochs or iterations there will be, as the options of a command say it."""
+"""How many epochs or iterations there will be, or at most, as the options of a command say it."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,6 +8,14 @@ from headway.estimate.options import EPOCHS, ITERATIONS, last_part, options_of
 from headway.progress.seen import MAX_COUNT
 
 _NUMBER = re.compile(r"[0-9][0-9_]{0,15}(?:\.0{1,3})?(?:[eE]\+?[0-9]{1,2})?")
+_MOST_CHARS = 10_000
+# --patience 5, early_stopping_rounds=10, "EarlyStopping counter: 1 out of 5"; LightGBM, XGBoost.
+_EARLY = re.compile(
+    r"(?i)(?<!no[ _-])early[ _-]?stop"
+    r"(?!\w{0,40}['\"]?\s?[ =:]\s?['\"]?(?:false|none|null|no|off|-?0)\b)"
+    r"|(?<![a-z_])patience['\"]?[\s:=]{1,3}['\"]?[1-9]|validation scores don't improve"
+    r"|hasn't improved in [0-9]"
+)
 
 
 class Totals(NamedTuple):
@@ -15,6 +23,8 @@ class Totals(NamedTuple):
 
     epochs: int | None = None
     iterations: int | None = None
+    stops_early: bool = False
+    """There may be fewer, by what is learnt until then."""
 
 
 def totals_of(command: Sequence[str]) -> Totals:
@@ -31,7 +41,13 @@ def totals_of(command: Sequence[str]) -> Totals:
         for names, found in ((EPOCHS, epochs), (ITERATIONS, iterations)):
             if name in names and (number := _count(value)) is not None:
                 found[name] = number
-    return Totals(_the_one(epochs.values()), _the_one(iterations.values()))
+    early = stops_early(" ".join(command)[:_MOST_CHARS])
+    return Totals(_the_one(epochs.values()), _the_one(iterations.values()), early)
+
+
+def stops_early(text: str) -> bool:
+    """Whether *text*, a command or a line of a log, speaks of early stopping."""
+    return _EARLY.search(text) is not None
 
 
 def _count(text: str) -> int | None:

@@ -9,6 +9,7 @@ from headway.progress.counting import RunCounter
 from headway.progress.custom import CustomPattern
 from headway.progress.formats import Certainty, Format, known_formats
 from headway.progress.lines import LineSplitter
+from headway.progress.options import stops_early
 from headway.progress.places import shape_of
 from headway.progress.seen import Seen
 from headway.progress.stamps import LineClock
@@ -37,6 +38,8 @@ class LogParser:
         epochs: Epochs or rounds there will be, where the job says so; logs often
             do not, and then the total follows from it.
         iterations: Iterations there will be in all, the same.
+        stops_early: There may be fewer of both, as the job says; a log may say so, too.
+        is_resumed: An earlier attempt may have done part of both.
 
     Raises:
         InvalidInput: *pattern* cannot be used.
@@ -48,9 +51,14 @@ class LogParser:
         *,
         epochs: int | None = None,
         iterations: int | None = None,
+        stops_early: bool = False,
+        is_resumed: bool = False,
     ) -> None:
         self._splitter = LineSplitter()
-        self._new_counter = partial(RunCounter, epochs, iterations=iterations)
+        self._new_counter = partial(
+            RunCounter, epochs, iterations=iterations, is_resumed=is_resumed
+        )
+        self._stops_early = stops_early
         self._counter = self._new_counter()
         self._found: Format | None = None
         self._clock = LineClock()
@@ -68,6 +76,11 @@ class LogParser:
     def is_told(self) -> bool:
         """Whether what is read was printed for headway, or is read as the job says."""
         return self._found is not None and self._found.certainty is Certainty.PROTOCOL
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether the total is but the most that there will be."""
+        return self._stops_early or self._counter.may_be_less
 
     @property
     def restarts(self) -> int:
@@ -114,6 +127,8 @@ class LogParser:
         if prefix := _LAUNCHER.match(line):
             line = line[prefix.end() :]
         shape = shape_of(line)
+        if not self._stops_early and ("arly" in line or "atience" in line or "improve" in line):
+            self._stops_early = stops_early(line)
         self._is_in_fold = self._is_in_fold or ("old" in line and _FOLD.search(line) is not None)
         for candidate in self._better:
             seen = candidate.read(line, shape)

@@ -329,7 +329,7 @@ class Attempt(NodeAttempt):
     def _follow(
         self, lease: Lease, upkeep: AttemptUpkeep, listener: Listener, hidden: Iterable[bytes]
     ) -> Followed:
-        site, by_options = self.site, totals_of(self.job.command)
+        site, totals = self.site, totals_of(self.job.command)
         follower = Follower(
             runtime=site.runtime,
             clock=site.clock,
@@ -338,8 +338,8 @@ class Attempt(NodeAttempt):
             upkeep=upkeep,
             gpus=site.gpus if lease.gpus else None,
             prediction=self.prediction,
-            epochs=self.job.training.epochs or by_options.epochs,
-            iterations=by_options.iterations,
+            totals=totals._replace(epochs=self.job.training.epochs or totals.epochs),
+            is_resumed=lease.attempt > 1,
             progress_pattern=self.job.progress,
             max_runtime_s=self._time_left_s(),
             grace_s=self.job.stop_grace,

@@ -18,6 +18,7 @@ from headway.estimate.remaining.remaining_time import RemainingEstimate, Remaini
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
 from headway.model.run_warning import RunWarning
+from headway.progress.options import Totals
 from headway.progress.parser import LogParser
 from headway.run.followed import Followed, ran_out_of_time
 from headway.run.gpu_use import GpuUse
@@ -164,10 +165,10 @@ class Follower:
     """Read for its GPU memory peak; None for a CPU job."""
     prediction: Prediction
     """What was said before its start."""
-    epochs: int | None
-    """So many it trains for; None where the job does not say."""
-    iterations: int | None = None
-    """The same of iterations."""
+    totals: Totals
+    """How long it trains, as the job says."""
+    is_resumed: bool = False
+    """An earlier attempt may have done part of that."""
     progress_pattern: str | None = None
     """The job's own pattern of progress in the log."""
     max_runtime_s: float | None
@@ -193,7 +194,7 @@ class Follower:
         self._log = LogProgress(
             partial(self.runtime.read_log, self.name),
             self.clock,
-            LogParser(self.progress_pattern, epochs=self.epochs, iterations=self.iterations),
+            LogParser(self.progress_pattern, **self.totals._asdict(), is_resumed=self.is_resumed),
             self._remaining,
             Redactor(self.secrets),
             self.listener.lines,
@@ -230,7 +231,7 @@ class Follower:
         since = self._status.started_at
         if since is None or not self.writes_in:
             return None
-        return WrittenProgress(self.writes_in, self.clock, since, self.epochs, self.iterations)
+        return WrittenProgress(self.writes_in, self.clock, since, *self.totals[:2])
 
     def follow(self) -> Followed:
         """Follow the container to its end.

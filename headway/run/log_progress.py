@@ -126,6 +126,7 @@ class LogProgress:
         if began != ended:  # else neither is there
             self.phase = MAKING if began > ended else ""
         points = self._parser.feed(data, elapsed_s)
+        self._remaining.may_end_early = self._parser.may_end_early
         self._logged = points[-1] if points else self._logged
         if self._does_log_count():
             self._add(points)

@@ -94,6 +94,8 @@ class RemainingTime:
         self._prior_s = prior_s if usable else None
         self._prior_sd = _prior_sd(prior_low_s, prior_high_s)
         self._history = History()
+        self.may_end_early = False
+        """The total is but the most that there will be."""
 
     def update(
         self, t_s: float, done: float, total: float | None = None, *, epoch: float | None = None
@@ -153,7 +155,7 @@ class RemainingTime:
             basis = RemainingBasis.STALLED
         return RemainingEstimate(
             remaining_s,
-            remaining_s / math.exp(QUANTILE_80 * down),
+            0.0 if self.may_end_early else remaining_s / math.exp(QUANTILE_80 * down),
             remaining_s * math.exp(QUANTILE_80 * up),
             basis,
             overdue=waited_s / usual.report_s,

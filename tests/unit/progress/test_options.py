@@ -54,3 +54,26 @@ def test_what_the_log_says_wins() -> None:
     parser = LogParser(iterations=1200, epochs=6)
     points = parser.feed(b"Epoch 1/3: loss 0.5\nEpoch 2/3: loss 0.4\n", 1.0)
     assert {point.total for point in points} == {3}
+
+
+@pytest.mark.parametrize(
+    ("text", "stops"),
+    [
+        ("python a.py --epochs 9 --patience 5", True),
+        ("python a.py --early-stopping-rounds=10", True),
+        ("sh -c 'python a.py trainer.early_stopping_patience=3'", True),
+        ("EarlyStopping counter: 1 out of 7", True),
+        ("Training until validation scores don't improve for 10 rounds", True),
+        ("Will train until eval-auc hasn't improved in 10 rounds.", True),
+        ("{'early_stopping': True, 'patience': 10}", True),
+        ("python a.py --epochs 9 --patience 0", False),
+        ("python a.py --no-early-stopping --lr_patience 5", False),
+        ("early_stopping_rounds=None, early_stopping: False", False),
+        ("the patience of a user", False),
+    ],
+)
+def test_early_stopping_is_named_in_a_command_and_in_a_log(text: str, stops: bool) -> None:
+    assert totals_of(text.split(" ")).stops_early is stops
+    parser = LogParser()
+    parser.feed(f"{text}\nepoch 1/9: loss 0.5\n".encode(), 1.0)
+    assert parser.may_end_early is stops

@@ -156,3 +156,21 @@ def test_validations_are_counted_off_as_they_run_also_the_last_one() -> None:
     for middle, low, high in filter(None, told(log(), 0.33, 0.39, 0.5, 0.69, 0.89, 0.92, 0.97)):
         assert low < 1.0 < high
         assert middle == pytest.approx(1.0, rel=0.05)
+
+
+@pytest.mark.parametrize(("first", "may_be_less"), [(1, True), (41, False)])
+def test_of_a_later_attempt_what_the_job_says_is_but_the_most(
+    first: int, may_be_less: bool
+) -> None:  # fmt: skip
+    """Who goes on from the fortieth of 100 epochs and counts from 1 has 60: 1.7 to 4 times said."""
+    parser, remaining = LogParser(epochs=100, is_resumed=True), RemainingTime()
+    for epoch in range(first, first + 21):
+        for point in parser.feed(f"epoch {epoch} loss {1 / epoch:.3f}\n".encode(), float(epoch)):
+            remaining.update(point.t_s, point.epoch or 0.0, point.total)
+    remaining.may_end_early = parser.may_end_early
+    left = remaining.at(first + 20.0)
+    assert left.remaining_s is not None
+    assert left.remaining_s == pytest.approx(100 - first - 19, rel=0.1)
+    assert (left.low_s == 0.0) is may_be_less
+    parser.feed(b"epoch 22/60 loss 0.1\n", 60.0)
+    assert not parser.may_end_early  # the log says so itself

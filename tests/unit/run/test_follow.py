@@ -17,6 +17,7 @@ from headway.model.node import GpuProcess, GpuReading
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Prediction
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
+from headway.progress.options import Totals
 from headway.progress.parser import LogParser
 from headway.run.environment_entry import MADE, MAKING
 from headway.run.follow import Findings, Follower, Watched
@@ -127,7 +128,7 @@ class Bench:
             upkeep=self.site,
             gpus=self.gpus,
             prediction=self.prediction,
-            epochs=None,
+            totals=Totals(),
             max_runtime_s=max_runtime_s,
             grace_s=5.0,
             check_every_s=20.0,
