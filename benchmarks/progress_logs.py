@@ -52,6 +52,12 @@ _COUNTS = tuple(
         r"^ {6,12}STEP {5,}\d",
         r"^EPOCH {6,}",
         r"step=STEP",
+        r"^\[EPOCH/\d+\]\[STEP/STEPS\]\t",
+        r"\bTrial STEP finished",
+        r"^Episode STEP\t",
+        r"━[^%]{0,40}\b(?P<share>\d{1,3})%",
+        r"^ +STEP {4}",
+        r"^[\d.]+ [\d.]+ +STEP ",
     )
 )
 _BAR = re.compile(r"%\||\[[=>.]|\x1b")

@@ -1,4 +1,4 @@
-"""Progress bars of tqdm, and of those who draw with it: Lightning, Hugging Face, YOLO.
+"""Progress bars of tqdm and rich, and of those who draw with them: Lightning, Hugging Face, YOLO.
 
 A program may draw several: a download before the training, an inner bar for
 each epoch of an outer one, a validation between two parts of the training.
@@ -63,12 +63,14 @@ class Bars:
 
     def __call__(self, line: str, shape: str) -> Seen | None:
         """Read one line."""
-        bar = self._drawn(shape) if "%" in line else None
+        bar = self._drawn(shape) if "%" in line or "━" in line else None
         if bar is None:
             return self._other(line, shape)
         if bar.is_beside or (self._named and not bar.names_epoch):
             return None
         said = bar.places.read(line)
+        if bar.is_percent:
+            said = said._replace(steps=100)
         if not said.steps:
             return None
         if bar.names_epoch:
@@ -81,12 +83,8 @@ class Bars:
         return self._unnamed(bar, said, bar.length_s(line))
 
     def _other(self, line: str, shape: str) -> Seen | None:
-        """Lightning's rich bar, and a bar that does not know its total."""
+        """A bar that does not know its total."""
         seen = self._others(line, shape)
-        if seen is not None and seen.epoch is not None:
-            # Lightning shows the last index: 0/9 is the first of ten.
-            self._named = True
-            return seen
         if seen is not None and self._main is None:
             is_at_once = "it [00:00," in line
             return None if is_at_once or is_beside(line.partition("it [")[0]) else seen

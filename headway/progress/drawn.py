@@ -1,4 +1,4 @@
-"""How one bar of tqdm is drawn: what its line says, before it is known which bar it is."""
+"""How one bar of tqdm or rich is drawn: what its line says, before it is known which bar it is."""
 
 import re
 from typing import NamedTuple
@@ -11,6 +11,11 @@ _BAR = counts_pattern(
     r"[0-9]{1,3}%(?:\|[^|]{0,400}\|)?\s{0,8}%step%/%steps%[^\[<\w]{0,12}"
     r"\[(?P<elapsed>[0-9:]{1,12})<(?P<remaining>[0-9:?]{1,12})"
     r"(?:,\s{0,4}[0-9.?]{1,12}\s?(?P<unit>[a-zA-Z/]{1,24}))?"
+)
+# rich: "Training ━━━━╸━━━  45% 0:00:03"; not pip's "━━━━ 45.0/97.8 MB".
+_RICH = counts_pattern(
+    r"[━╸╺]{3,200} {1,8}%step%"
+    r"(?:/%steps%(?![0-9.]| ?(?:[kKMGTP]i?)?[Bb](?:ytes)?\b)|(?P<percent>%))"
 )
 _EPOCH = counts_pattern(
     r"(?i:\bep(?:och)?s?\b)[\s:=#\[(]{0,6}%epoch%(?:\s{0,3}(?:/|of)\s{0,3}%epochs%)?"
@@ -40,6 +45,8 @@ class Drawn(NamedTuple):
     names_epoch: bool
     is_yolo: bool
     """The epoch is written as YOLO does: the last one is named, and may be counted from 0."""
+    is_percent: bool
+    """Of 100 steps, which it does not say."""
     places: Places
     """Where it tells its counts, as steps, and the epoch and the metrics."""
     elapsed: slice
@@ -53,7 +60,7 @@ class Drawn(NamedTuple):
 
 def drawn(shape: str) -> Drawn | None:
     """How the bar on lines of this *shape* is drawn; None where there is none."""
-    match = _BAR.search(shape)
+    match = _BAR.search(shape) or _RICH.search(shape)
     if match is None:
         return None
     end = match.start()
@@ -61,17 +68,18 @@ def drawn(shape: str) -> Drawn | None:
     begin, text = end - len(text), text.rstrip()
     end = begin + len(text)
     counts, numbers = spans(match), numbers_in(shape, match.end())
-    elapsed, remaining = counts.pop("elapsed"), counts.pop("remaining")
-    counts.pop("unit", None)
+    elapsed, remaining = (counts.pop(name, slice(0)) for name in ("elapsed", "remaining"))
+    unit, is_percent = counts.pop("unit", slice(0)), counts.pop("percent", None) is not None
     epoch = _YOLO.match(shape, begin, end) or _EPOCH.search(shape, begin, end)
     if epoch is not None:
         counts |= spans(epoch) | step_of_run(shape, begin, end)
         numbers = numbers_in(shape, epoch.end(), end) + numbers
     return Drawn(
         label=text.translate(_DIGITS),
-        is_beside=is_beside(text) or (match["unit"] or "").endswith(_BESIDE_UNITS),
+        is_beside=is_beside(text) or shape[unit].endswith(_BESIDE_UNITS),
         names_epoch=epoch is not None,
         is_yolo=epoch is not None and epoch.re is _YOLO,
+        is_percent=is_percent,
         places=Places(counts, numbers),
         elapsed=elapsed,
         remaining=remaining,

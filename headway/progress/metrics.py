@@ -25,6 +25,7 @@ PAIR = re.compile(
 # Counts, words before a number in a sentence, and places in a program (``solver.cpp:228``).
 _NOT_METRIC = re.compile(
     r"epochs?|steps?|iters?|iterations?|it|batch|eta|remaining|v_num|rank|gpu|cuda|total"
+    r"|total_\w*(?:steps|iters|iterations)"
     r"|in|after|took|at|of|for|to|is|with|by|from|than|.*(?:\.(?:py|cpp|cc|cu|h)|epoch)"
 )
 

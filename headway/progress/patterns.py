@@ -54,6 +54,8 @@ KERAS = (
 )
 
 PYTORCH = (
+    # DCGAN: [0/25][0/391]	Loss_D: 1.2	Loss_G: 3.4	D(x): 0.5
+    Row(r"^\[%epoch%/%epochs%\] ?\[ {0,6}%step%/%steps%\]"),
     # Train Epoch: 1 [640/60000 (1%)] Loss: 2.3 (counts samples); timm and OpenPCDet:
     # Train:    1/3 ( 33%) [  49/323 ( 15%)]  Loss: 36.77
     Row(
@@ -129,6 +131,15 @@ SPELLED = (
     # ESPnet: "5epoch:train:3376-3750batch: …"; Marian: "Ep. 1 : Up. 1000 : Sen. …".
     Row(r"(?<![0-9/])%epoch%epoch:train:(?:[0-9]{1,12}-)?%step%batch"),
     Row(r"\bEp\. %epoch% : Up\. %iteration%"),
+    # PyTorch's example of REINFORCE, and many others: "Episode 10	Last reward: 26.00 …"
+    Row(r"^\W{0,3}[Ee]pisode\W{1,3}%iteration%(?:/%total%)?\b(?!/)"),
+    # Optuna. Of its parameters none is learnt.
+    Row(
+        r"\bTrial %iteration% (?:pruned|failed|finished with value: (?P<value>"
+        + NUMBER
+        + r")?).*%rest%",
+        from_zero=True,
+    ),
     # Tacotron 2: "Train loss 7 5.79 Grad Norm …"; StyleGAN counts thousands of images.
     Row(r"^Train loss %iteration% [0-9.]{1,20} Grad Norm"),
     Row(r"^tick [0-9]{1,9}\s{1,8}kimg %iteration%(?:\.[0-9])?\s"),
@@ -149,8 +160,5 @@ SPELLED = (
     Row(r"^\s{1,12}%epoch%/%epochs%\s{2,12}[0-9.]{1,8}[GMK]\s"),
 )
 
-# Bars that are not tqdm's with a total: Lightning's with rich, and "21it [00:10, 2.10it/s]".
-OTHER_BARS = (
-    Row(r"Epoch %epoch%/%epochs%\s{1,4}[━╸╺ ]{2,200}\s{0,4}%step%/%steps% %rest%"),
-    Row(r"(?:^|[\s:])%iteration%it \[[0-9:]{1,12}, %rest%"),
-)
+# A bar without a total: "21it [00:10, 2.10it/s]".
+OTHER_BARS = (Row(r"(?:^|[\s:])%iteration%it \[[0-9:]{1,12}, %rest%"),)

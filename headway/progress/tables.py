@@ -1,4 +1,4 @@
-"""Tables with a heading: fastai, spaCy, chainer, tf_cnn_benchmarks, metrics as CSV."""
+"""Tables with a heading: fastai, spaCy, chainer, Vowpal Wabbit, metrics as CSV."""
 
 import re
 
@@ -8,9 +8,12 @@ from headway.progress.seen import Seen
 
 # Python 3.11.2, which Debian 12 has, repeats a possessive group wrongly: it takes the space, too.
 _CELL = re.compile(r"[^\s|,]+(?: [^\s|,]+)*")
-_HEADING = re.compile(r"\W*(?:[A-Za-z#_%][\w./%#()@-]{0,39}[\s|,]{1,24}){2}")
+_WORD = re.compile(r"[^\s|,]+")
+_HEADING = re.compile(r"\W*(?:[A-Za-z#_%][\w./%#()@-]{0,39}[\s|,]{1,24}){1,2}")
+_LEARNT = re.compile(r"(?i)(?:\w{0,20}[_ ])?(?:loss|elbo|error|acc(?:uracy)?|rewards?)")
+"""What a table of two columns tells beside the count."""
 _COUNTS = dict.fromkeys(
-    ("#", "step", "steps", "global_step", "iter", "iteration"), "iteration"
+    ("#", "step", "steps", "global_step", "iter", "iteration", "counter"), "iteration"
 ) | dict.fromkeys(("e", "epoch"), "epoch")
 _WHOLE = re.compile(r"([0-9]{1,15})(?:\.0)?")
 _NUMBER = re.compile(NUMBER)
@@ -23,6 +26,8 @@ class Table:
 
     def __init__(self) -> None:
         self._columns: list[str] = []
+        self._words: list[str] = []
+        """The same where one space is enough between two."""
         self._places = by_shape(self._find)
         self._trials: list[Seen] = []
 
@@ -46,20 +51,24 @@ class Table:
         columns = _CELL.findall(line)
         if (
             _COUNTS.keys().isdisjoint(map(str.lower, columns))
-            or not 3 <= len(columns) <= MAX_COLUMNS
+            or not 2 <= len(columns) <= MAX_COLUMNS
+            or (len(columns) == 2 and not any(map(_LEARNT.fullmatch, columns)))
         ):
             return False
         if columns != self._columns:
-            self._columns, self._places = columns, by_shape(self._find)
+            self._columns, self._words = columns, _WORD.findall(line)
+            self._places = by_shape(self._find)
         return True
 
     def _find(self, shape: str) -> Places | None:
-        cells = list(_CELL.finditer(shape, 0, _MAX_CHARS))
-        if len(cells) != len(self._columns):
+        columns, cells = self._words, list(_WORD.finditer(shape, 0, _MAX_CHARS))
+        if len(cells) != len(columns):
+            columns, cells = self._columns, list(_CELL.finditer(shape, 0, _MAX_CHARS))
+        if len(cells) != len(columns):
             return None
         counts: dict[str, slice] = {}
         numbers: list[Number] = []
-        for name, cell in zip(self._columns, cells, strict=True):
+        for name, cell in zip(columns, cells, strict=True):
             if field := _COUNTS.get(name.lower()):
                 whole = _WHOLE.fullmatch(cell[0])
                 if whole is None:

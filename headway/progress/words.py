@@ -26,6 +26,10 @@ _EPOCH = counts_pattern(
     r"(?:(?P<part>\.[0-9]{1,9})|\s{0,3}(?:/|of)\s{0,6}%epochs%)?(?![0-9.]*[\w%])[\])]?"
     r"(?:[\s,:;|-]{0,6}[\[(]?\s{0,8}%step%\s{0,3}/\s{0,6}%steps%)?"
 )
+# Beside the step: step=10 total_steps=1000.
+_TOTAL = counts_pattern(
+    r"\b(?:total|max|num)_(?:train_)?(?:steps|iter(?:ation)?s)\s?[:=]\s?%total%"
+)
 _BATCH = re.compile(r"\b[Bb]atch\b[ :\[#]{0,4}[0-9]")
 # Thousands as people write them: step 1,000; not 10:00:01,123 and no lists.
 _THOUSANDS = re.compile(r"(?<![0-9,.:\[(])[0-9]{1,3}(?:,[0-9]{3}){1,5}(?!,?[0-9])")
@@ -130,6 +134,8 @@ def _places(line: str) -> Places | None:
     if step is not None:
         counts.pop("steps", None)
         counts |= spans(step)
+        total = None if step["steps"] else _TOTAL.search(line)
+        counts |= {} if total is None else spans(total)
     if part := counts.pop("part", None):
         counts["epoch_done"] = slice(counts.pop("epoch").start, part.stop)
     # At the end of a line of numbers it is the epoch that runs, not one that has ended.

@@ -16,6 +16,14 @@ Place = tuple[int | None, float | None, int | None]
 
 # Format, number of points, first and last place, some metrics of the last.
 LOGS: dict[str, tuple[str, int, Place, Place, dict[str, float]]] = {
+    "dcgan": ("pytorch", 5, (0, 0.0, 9775), (441, 1.1279, 9775), {"Loss_D": 1.25}),
+    "reinforce": ("plain", 3, (10, None, None), (30, None, None), {"reward": 20.77}),
+    "optuna": ("plain", 4, (1, None, None), (4, None, None), {}),
+    "rich": ("tqdm", 7, (0, None, 100), (20, None, 100), {}),
+    "rich-tasks": ("tqdm", 12, (0, None, 5), (28, 1.4, None), {}),
+    "vowpal-wabbit": ("plain", 9, (1, None, None), (256, None, None), {"loss": 0.708398}),
+    "table-of-two": ("plain", 3, (0, None, None), (200, None, None), {"Loss": 1.6047}),
+    "total-steps": ("plain", 3, (10, None, 1000), (30, None, 1000), {"loss": 1.97}),
     "openpcdet": ("pytorch", 3, (0, 0.0, 969), (99, 0.3065, 969), {"Loss": 23.51}),
     "fairseq-valid": (
         "plain",
