@@ -1,6 +1,7 @@
 """Pauses: validation, checkpoints, and whatever else stops a run again and again."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +20,18 @@ COMB_SLACK = 0.02
 """A pause may be so much of the distance away from where it is due."""
 COMB_MET = 0.9
 """So many of the pauses that were due must have come."""
-LAST_VARIANCE = 0.25
-"""Of one that would begin at the very end: a validation comes there too, loading the next data does
-not."""
+
+
+class PausesAhead(NamedTuple):
+    """Seconds of the pauses that are still to come."""
+
+    expected_s: float = 0.0
+    sd_s: float = 0.0
+    due_s: float = 0.0
+    """Of them, those that are due now."""
+    last_s: float = 0.0
+    """Not among them: those that would begin at the very end. A validation comes there too, the
+    loading of the next data does not."""
 
 
 def pause_flags(unit_s: Array) -> Array:
@@ -44,8 +54,8 @@ def pause_flags(unit_s: Array) -> Array:
 
 def pauses_ahead(
     settled: Intervals, pauses: Array, unit_s: float, total: float, left: float
-) -> tuple[float, float, float]:
-    """Seconds of pauses still to come, their standard deviation, and those of what is due now.
+) -> PausesAhead:
+    """What pauses are still to come.
 
     Pauses are grouped by length (within a factor of two). Those of a group that
     come at a steady distance go on so, also where another kind falls on the
@@ -55,17 +65,20 @@ def pauses_ahead(
     extra_s = (settled.unit_s[at] - unit_s) * settled.units[at]
     at, extra_s = at[extra_s > 0], extra_s[extra_s > 0]
     if len(at) == 0:
-        return 0.0, 0.0, 0.0
+        return PausesAhead()
     place, blur = settled.end[at], float(settled.units[at].max())
-    ahead_s, variance_s2, due_s = 0.0, 0.0, 0.0
+    ahead_s, variance_s2, due_s, last_s = 0.0, 0.0, 0.0, 0.0
     for group in _groups(extra_s):
-        count, variance, is_due = _times_ahead(place[group], place, total - left, total, blur)
+        count, variance, is_due, is_last = _times_ahead(
+            place[group], place, total - left, total, blur
+        )
         mean_s = float(np.mean(extra_s[group]))
         spread_s = float(np.std(extra_s[group])) if len(group) > 1 else 0.3 * mean_s
         ahead_s += count * mean_s
         due_s += is_due * mean_s
+        last_s += is_last * mean_s
         variance_s2 += variance * mean_s**2 + count * spread_s**2 * (1.0 + count / len(group))
-    return ahead_s, math.sqrt(variance_s2), due_s
+    return PausesAhead(ahead_s, math.sqrt(variance_s2), due_s, last_s)
 
 
 def _groups(extra_s: Array) -> list[npt.NDArray[np.intp]]:
@@ -77,8 +90,10 @@ def _groups(extra_s: Array) -> list[npt.NDArray[np.intp]]:
 
 def _times_ahead(
     place: Array, any_place: Array, done: float, total: float, blur: float
-) -> tuple[float, float, bool]:
-    """How many pauses of one kind are to come, the variance of that, and whether one is due now.
+) -> tuple[float, float, bool, bool]:
+    """How many pauses of one kind are to come, and the variance of that.
+
+    And whether one of them is due now, and whether one would begin at the very end.
 
     Args:
         place: Units done at each pause of this kind.
@@ -87,24 +102,22 @@ def _times_ahead(
         total: Units of the whole run.
         blur: How exactly places are known, in units.
     """
-    count, variance, is_due = 0.0, 0.0, False
+    count, variance, is_due, is_last = 0.0, 0.0, False, False
     rest = place
     while (comb := _comb(rest, any_place, done, blur)) is not None:
         period, hits, share, last = comb
         times = max(math.floor((total - last) / period + 1e-6), 0)
         count += share * times
         variance += 0.1 + (1.0 - share) * times
-        is_due |= last + period - blur <= done
-        if last + (times + 1) * period - blur <= total:
-            count += share
-            variance += LAST_VARIANCE
+        is_due |= times > 0 and last + period - blur <= done
+        is_last |= last + (times + 1) * period - blur <= total
         rest = rest[~hits]
     # What came only at the very beginning, and at no steady distance, was start-up.
     rest = rest[rest > STARTUP_ENTRIES * blur]
     rate = len(rest) * (total - done) / max(done, 1.0)
     if len(rest):
         variance += rate + rate * rate / len(rest) / 4.0
-    return count + rate, variance, is_due
+    return count + rate, variance, is_due, is_last
 
 
 def _comb(

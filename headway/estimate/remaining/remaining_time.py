@@ -150,13 +150,14 @@ class RemainingTime:
         remaining_s, up, down, basis = self._blend(speed, left, history.total)
         # The unit, or pause, that is under way has used up part of its time already.
         credit_s = min(waited_s, speed.report_s + speed.due_s, 0.9 * remaining_s)
+        high_s = remaining_s * math.exp(QUANTILE_80 * up) - credit_s
         remaining_s -= credit_s
         if waited_s > usual.stall_s:
             basis = RemainingBasis.STALLED
         return RemainingEstimate(
             remaining_s,
             0.0 if self.may_end_early else remaining_s / math.exp(QUANTILE_80 * down),
-            remaining_s * math.exp(QUANTILE_80 * up),
+            high_s,
             basis,
             overdue=waited_s / usual.report_s,
         )
@@ -164,14 +165,10 @@ class RemainingTime:
     def _after_all(self, t_s: float, waited_s: float) -> RemainingEstimate:
         """What is left after the last unit: perhaps a last pause, as after those before."""
         seen, total = without_report_at_begin(self._history.intervals()), self._history.done
-        last = _Speed.of(seen, total, 0.0) if len(seen.unit_s) else None
-        if last is not None and waited_s < last.due_s:
-            up = math.exp(QUANTILE_80 * last.sd)
-            rest_s = last.due_s - waited_s
-            return RemainingEstimate(rest_s, 0.0, rest_s * up, RemainingBasis.EVIDENCE)
-        if waited_s > STALL_MIN_S + (last.due_s if last else 0.0):
+        last_s = _Speed.of(seen, total, 0.0).last_s if len(seen.unit_s) else 0.0
+        if waited_s > STALL_MIN_S + last_s:
             return self._prior_alone(t_s)  # it does something else, of which it tells nothing
-        return RemainingEstimate(0.0, 0.0, 0.0, RemainingBasis.DONE)
+        return RemainingEstimate(0.0, 0.0, max(last_s - waited_s, 0.0), RemainingBasis.DONE)
 
     def _prior_alone(self, t_s: float) -> RemainingEstimate:
         """What is left of runs like it of those that have lasted as long, by their log-normal law.
@@ -232,6 +229,8 @@ class _Speed:
     """Usual time between two updates."""
     due_s: float
     """How much longer the next one takes, for a pause that is due."""
+    last_s: float
+    """What may come after the last unit."""
     stall_s: float
     """Longer than this without progress is a stall."""
 
@@ -250,20 +249,23 @@ class _Speed:
         settled = seen.since(first)
         flags = pause_flags(settled.unit_s)
         level = level_of(settled, flags, first, total)
-        ahead_s, ahead_sd_s, due_s = pauses_ahead(settled, flags, level.unit_s, total, left)
+        ahead = pauses_ahead(settled, flags, level.unit_s, total, left)
         running_s = left * level.unit_s
-        left_s = max(running_s + ahead_s, 1e-9)
+        left_s = max(running_s + ahead.expected_s, 1e-9)
         up, down = (
-            min(math.hypot(each * running_s / left_s, ahead_sd_s / left_s), MOST_SD)
+            min(math.hypot(each * running_s / left_s, ahead.sd_s / left_s), MOST_SD)
             for each in (level.sd, level.down)
         )
+        up = min(up + math.log1p(ahead.last_s / left_s) / QUANTILE_80, MOST_SD)
         slow = max(first, 1)  # the very first may have been one, though nothing shows it yet
         startup_s = float((seen.unit_s[:slow] - level.unit_s) @ seen.units[:slow])
         report_s = float(np.median(settled.units)) * level.unit_s
         lengths_s = settled.units * settled.unit_s
         longest_s = float(lengths_s.max()) if len(lengths_s) > 1 else 10.0 * float(lengths_s[0])
         stall_s = max(STALL_UNITS * report_s, STALL_PAUSES * longest_s, STALL_MIN_S)
-        return _Speed(left_s, up, down, max(startup_s, 0.0), report_s, due_s, stall_s)
+        return _Speed(
+            left_s, up, down, max(startup_s, 0.0), report_s, ahead.due_s, ahead.last_s, stall_s
+        )
 
 
 def _prior_sd(low_s: float | None, high_s: float | None) -> float:

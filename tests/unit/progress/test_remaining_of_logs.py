@@ -155,7 +155,9 @@ def test_validations_are_counted_off_as_they_run_also_the_last_one() -> None:
 
     for middle, low, high in filter(None, told(log(), 0.33, 0.39, 0.5, 0.69, 0.89, 0.92, 0.97)):
         assert low < 1.0 < high
-        assert middle == pytest.approx(1.0, rel=0.05)
+        assert middle < 1.01  # whether one comes at the very end is not known
+    middles = [each[0] for each in filter(None, told(log(), 0.33, 0.39, 0.5))]
+    assert middles == pytest.approx([0.9] * 3, abs=0.06)
 
 
 @pytest.mark.parametrize(("first", "may_be_less"), [(1, True), (41, False)])
