@@ -7,6 +7,7 @@ from typing import Any
 from headway.client.connection import Connection, Json
 from headway.code.folder import Sent, pack
 from headway.code.framework import framework_of
+from headway.code.settings import settings_of
 from headway.errors import GatewayUnreachable
 from headway.model.code_frames import joined
 from headway.model.sent_files import Manifest
@@ -37,18 +38,26 @@ def with_code(gateway: Connection, job: Mapping[str, Any], *, sent: Sent | None)
     team = str(job.get("team") or "")
     team = "" if team == "default" else team  # what a form fills in names nobody
     code = send_code(gateway, Path(str(workdir)), team=team, sent=sent)
-    return with_framework({**job, "workdir": "", "code": code}, Path(str(workdir)))
+    return with_training({**job, "workdir": "", "code": code}, Path(str(workdir)))
 
 
-def with_framework(job: Json, folder: Path) -> Json:
-    """*job* with the framework that its code in *folder* imports, where it does not name one."""
-    training, command = job.get("training") or {}, job.get("command") or []
-    if not isinstance(training, dict) or training.get("framework") or isinstance(command, str):
+def with_training(job: Json, folder: Path) -> Json:
+    """*job* with what its code in *folder* tells of its training, where it does not say it.
+
+    The framework that it imports, and the numbers of its files of configuration.
+    """
+    training, given = job.get("training") or {}, job.get("command") or []
+    if not isinstance(training, dict) or isinstance(given, str):
         return job
-    found = framework_of(
-        folder, [str(word) for word in command], str(job.get("requirements") or "")
-    )
-    return {**job, "training": {**training, "framework": found}} if found else job
+    command = [str(word) for word in given]
+    found: Json = {}
+    if not training.get("framework"):
+        requirements = str(job.get("requirements") or "")
+        found["framework"] = framework_of(folder, command, requirements)
+    if not training.get("settings"):
+        found["settings"] = settings_of(folder, command)
+    known = {name: value for name, value in found.items() if value}
+    return {**job, "training": {**training, **known}} if known else job
 
 
 def _missing(gateway: Connection, manifest: Manifest, team: str) -> set[str]:

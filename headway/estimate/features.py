@@ -110,7 +110,7 @@ def from_job(
         dataset_bytes=job.declared_data_bytes if dataset_bytes is None else dataset_bytes,
         dataset_samples=training.samples,
         epochs=training.epochs,
-        settings=numbers_of(job.command, job.config),
+        settings=numbers_of(job.command, job.configuration),
     )
 
 

@@ -11,7 +11,9 @@ Learning, 2006, §3.3) for each of several s, weighted by how likely they make t
 import math
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,7 +47,7 @@ def options_of(command: Sequence[str]) -> Iterator[tuple[str, str]]:
     ``--epochs 6``, ``--epochs=6``, ``-n 4``, ``trainer.max_epochs=20``, also in the words of a
     shell; names without their dashes.
     """
-    words = list(_words(command))[:_MOST_WORDS]
+    words = list(words_of(command))[:_MOST_WORDS]
     for at, word in enumerate(words):
         found = _OPTION.fullmatch(word)
         if found is None:
@@ -67,26 +69,35 @@ def numbers_of(command: Sequence[str], config: Mapping[str, Any] | None = None) 
     """The numbers among the options of *command* and in its configuration, as ``--name``.
 
     They are kept with a trace under the same names (in its metrics), so that an
-    estimator can learn which of them matter.
+    estimator can learn which of them matter. What *command* overrides counts as it says.
     """
-    found = {f"--{name}": value for name, value in _leaves(config or {}, "")}
+    found: dict[str, object] = {f"--{name}": value for name, value in leaves(config or {})}
     for name, text in options_of(command):
-        try:
+        with suppress(ValueError):
+            found[f"--{name}"] = None
             found[f"--{name}"] = float(text)
-        except ValueError:
-            continue
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    numbers = {name: number_of(value) for name, value in found.items()}
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
-def _leaves(value: object, name: str) -> Iterator[tuple[str, float]]:
+def leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+    """What lies in nested configuration, each under its dotted name."""
     if isinstance(value, Mapping):
         for key, each in value.items():
-            yield from _leaves(each, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield name, float(value)
+            yield from leaves(each, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value
 
 
-def _words(command: Sequence[str]) -> Iterator[str]:
+def number_of(value: object) -> float | None:
+    """*value* where it is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= sys.float_info.max else None
+
+
+def words_of(command: Sequence[str]) -> Iterator[str]:
+    """The words of *command*, those that it hands to a shell each by itself."""
     for at, word in enumerate(command):
         if at and command[at - 1] in _SHELLS:
             try:

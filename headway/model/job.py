@@ -39,6 +39,7 @@ from headway.model.job_rules import (
     PYTHON,
     REQUIREMENTS,
     SECRETS,
+    SETTINGS,
     VOLUME,
     WORKDIR,
 )
@@ -220,6 +221,12 @@ class Training(_Part):
     samples: Count | None = Field(None, title="Samples", description="Rows or images in an epoch.")
     precision: Annotated[str, choice("fp32", "fp16", "amp", "bf16")] = Field(
         "fp32", title="Precision"
+    )
+    settings: Annotated[dict[str, float], SETTINGS] = Field(
+        {},
+        title="Settings",
+        description="Numbers that its program is configured with, by name; read from the files "
+        "of the folder that is sent, where left out.",
     )
 
     @model_validator(mode="after")
@@ -492,6 +499,11 @@ class TrainingJob(_Part):
     def data(self) -> dict[str, Dataset]:
         """All its data sets; `dataset` is the one without a name."""
         return ({} if self.dataset is None else {"": self.dataset}) | self.datasets
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """What its program is configured with beside its command."""
+        return {**self.training.settings, **self.config}
 
     @property
     def declared_data_bytes(self) -> int | None:

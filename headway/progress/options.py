@@ -1,10 +1,10 @@
-"""How many epochs or iterations there will be, or at most, as the options of a command say it."""
+"""How many epochs or iterations there will be, or at most, as a command or its configuration says it."""
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from headway.estimate.options import EPOCHS, ITERATIONS, last_part, options_of
+from headway.estimate.options import EPOCHS, ITERATIONS, last_part, leaves, options_of
 from headway.progress.seen import MAX_COUNT
 
 _NUMBER = re.compile(r"[0-9][0-9_]{0,15}(?:\.0{1,3})?(?:[eE]\+?[0-9]{1,2})?")
@@ -27,22 +27,29 @@ class Totals(NamedTuple):
     """There may be fewer, by what is learnt until then."""
 
 
-def totals_of(command: Sequence[str]) -> Totals:
-    """What the options of *command* say, in any way that options are written.
+def totals_of(command: Sequence[str], config: Mapping[str, Any] | None = None) -> Totals:
+    """What the options of *command* say, in any way that options are written; else its *config*.
 
     ``--epochs 6``, ``--epochs=6``, ``--trainer.max_iters=1200``, ``trainer.max_epochs=20``, also in
     the words of a shell. Of an option that is there twice the last one counts; of several with
-    another name and another number nothing is taken: which of them it is cannot be told.
+    another name and another number nothing is taken: which of them it is cannot be told. Where
+    *command* says anything of it, its configuration says nothing: it may be another unit's.
     """
-    epochs: dict[str, int] = {}
-    iterations: dict[str, int] = {}
-    for full, value in options_of(command):
-        name = last_part(full)
-        for names, found in ((EPOCHS, epochs), (ITERATIONS, iterations)):
-            if name in names and (number := _count(value)) is not None:
-                found[name] = number
-    early = stops_early(" ".join(command)[:_MOST_CHARS])
-    return Totals(_the_one(epochs.values()), _the_one(iterations.values()), early)
+    settings = dict(leaves(config or {}))
+    said = {name: value for name, value in options_of(command) if _of_amount(name)} or settings
+    words = " ".join([*command, *(f"{name}={value}" for name, value in settings.items())])
+    return Totals(
+        _the_one(said, EPOCHS), _the_one(said, ITERATIONS), stops_early(words[:_MOST_CHARS])
+    )
+
+
+def _of_amount(name: str) -> bool:
+    return last_part(name) in EPOCHS | ITERATIONS
+
+
+def _the_one(said: Mapping[str, object], names: Collection[str]) -> int | None:
+    counts = {_count(value) for name, value in said.items() if last_part(name) in names} - {None}
+    return counts.pop() if len(counts) == 1 else None
 
 
 def stops_early(text: str) -> bool:
@@ -50,15 +57,10 @@ def stops_early(text: str) -> bool:
     return _EARLY.search(text) is not None
 
 
-def _count(text: str) -> int | None:
-    """A number of epochs or iterations; None where *text* is none (-1 often is “no limit”)."""
-    text = text.strip("'\"")
+def _count(value: object) -> int | None:
+    """A number of epochs or iterations; None where *value* is none (-1 often is “no limit”)."""
+    text = str(value).strip("'\"")
     if _NUMBER.fullmatch(text) is None:
         return None
     number = float(text.replace("_", ""))
     return int(number) if number.is_integer() and 1 <= number <= MAX_COUNT else None
-
-
-def _the_one(numbers: Iterable[int]) -> int | None:
-    different = set(numbers)
-    return different.pop() if len(different) == 1 else None

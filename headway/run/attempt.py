@@ -329,7 +329,7 @@ class Attempt(NodeAttempt):
     def _follow(
         self, lease: Lease, upkeep: AttemptUpkeep, listener: Listener, hidden: Iterable[bytes]
     ) -> Followed:
-        site, totals = self.site, totals_of(self.job.command)
+        site, totals = self.site, totals_of(self.job.command, self.job.configuration)
         follower = Follower(
             runtime=site.runtime,
             clock=site.clock,

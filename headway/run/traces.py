@@ -83,7 +83,7 @@ def trace_of(
         owner=attempt.job.owner,
         run_id=f"{attempt.run_id}-{attempt.number}",
         metrics={
-            **numbers_of(job.command, job.config),
+            **numbers_of(job.command, job.configuration),
             **({} if busy is None else {UTILISATION: busy}),
         },
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.client.code import with_framework
+from headway.client.code import with_training
 from headway.code.framework import framework_of
 
 
@@ -35,9 +35,9 @@ def test_packages_that_are_required_count(folder: Path) -> None:
 
 def test_what_a_job_says_itself_stays(folder: Path) -> None:
     job = {"name": "t", "command": ["python", "train.py"], "training": {"epochs": 3}}
-    assert with_framework(job, folder)["training"] == {"epochs": 3, "framework": "torch"}
+    assert with_training(job, folder)["training"] == {"epochs": 3, "framework": "torch"}
     said = {**job, "training": {"framework": "mine"}}
-    assert with_framework(said, folder) == said
-    assert with_framework({**job, "command": ["python", "plain.py"]}, folder)["training"] == {
+    assert with_training(said, folder) == said
+    assert with_training({**job, "command": ["python", "plain.py"]}, folder)["training"] == {
         "epochs": 3
     }

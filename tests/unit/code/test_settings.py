@@ -1,0 +1,165 @@
+"""What files of configuration tell of a program, and that nothing else of a machine is read."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headway.client.code import with_training
+from headway.code.settings import settings_of
+from headway.estimate.options import numbers_of
+from headway.model.job_text import job_from_document
+from headway.progress.options import totals_of
+
+BOMB = "a: &a [1, 1]\n" + "".join(f"b{n}: &b{n} [*a, *a]\n" for n in range(9)) + "epochs: 3\n"
+
+
+def configured(folder: Path, command: str) -> dict[str, float]:
+    """As an estimator sees it: what the command overrides counts as it says."""
+    words = command.split()
+    return numbers_of(words, settings_of(folder, words))
+
+
+def write(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = folder / f"{name.replace('__', '/')}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.yaml", "trainer: {max_epochs: 7, fast: true}\nlr: 1e-3\nname: x\n"),
+        ("c.json", '{"trainer": {"max_epochs": 7, "fast": true}, "lr": 0.001, "name": "x"}'),
+        ("c.toml", 'lr = 1e-3\nname = "x"\n[trainer]\nmax_epochs = 7\nfast = true\n'),
+    ],
+)
+@pytest.mark.parametrize("given", ["--config {}", "--config={}", "config={}", "-c {}", "{}"])
+def test_a_file_that_the_command_names(tmp_path: Path, name: str, text: str, given: str) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / name).write_text(text)
+    command = ["python", "train.py", *given.format(f"conf/{name}").split()]
+    settings = settings_of(tmp_path, command)
+    assert settings == {"trainer.max_epochs": 7.0, "lr": 0.001}
+    assert totals_of(command, settings).epochs == 7
+    assert totals_of(["bash", "-c", " ".join(command)], settings).epochs == 7
+
+
+def test_what_the_command_overrides_wins_and_a_later_file(tmp_path: Path) -> None:
+    write(tmp_path, a="epochs: 3\nlr: 0.1\nseed: 1\n", b="lr: 0.2\nseed: none\n")
+    command = "python t.py --config a.yaml --config b.yaml --epochs 9"
+    assert configured(tmp_path, command) == {"--epochs": 9.0, "--lr": 0.2}
+    assert configured(tmp_path, f"{command} --lr auto") == {"--epochs": 9.0}
+    settings = {"trainer.max_epochs": 3.0, "trainer.max_steps": 100.0}
+    assert totals_of([], settings) == (3, 100)
+    assert totals_of(["--max-steps", "50"], settings) == (None, 50)
+    assert totals_of(["--epochs", "auto"], settings) == (None, None)
+    assert totals_of([], settings | {"second.max_epochs": 4.0}) == (None, 100)
+
+
+HYDRA = """import hydra
+
+@hydra.main(version_base=None, config_path="../conf", config_name="config")
+def main(cfg): ...
+"""
+
+
+@pytest.fixture
+def hydra(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text(HYDRA)
+    write(
+        tmp_path / "conf",
+        config="defaults: [base, model: resnet, trainer: default, db@backup: pg, _self_]\n"
+        "seed: 1\ntrainer: {max_epochs: 10}\n",
+        base="defaults: [optional logger: absent, override hydra/job_logging: stdout]\nextra: 3\n",
+        other="defaults: [model: vit]\nmax_epochs: 4\n",
+        model__resnet="layers: 18\nwidth: 64\n",
+        model__vit="defaults: [resnet]\nlayers: 50\n",
+        trainer__default="max_epochs: 5\nmax_steps: 100\n",
+        trainer__short="defaults: [default]\nmax_steps: 7\n",
+        db__pg="port: 5432\n",
+        experiment__big="# @package _global_\ndefaults: [override /model: vit]\n"
+        "trainer: {max_epochs: 30}\n",
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("overrides", "differs"),
+    [
+        ("", {}),
+        ("trainer.max_epochs=5", {"--trainer.max_epochs": 5.0}),
+        ("model=vit trainer=short", {"--model.layers": 50.0, "--trainer.max_steps": 7.0}),
+        ("+experiment=big", {"--model.layers": 50.0, "--trainer.max_epochs": 30.0}),
+    ],
+)
+def test_hydra_composes_so(hydra: Path, overrides: str, differs: dict[str, float]) -> None:
+    """As hydra-core 1.3.2 prints it for these files."""
+    assert configured(hydra, f"python src/train.py {overrides}") == {
+        "--seed": 1.0, "--extra": 3.0, "--model.layers": 18.0, "--model.width": 64.0,
+        "--trainer.max_epochs": 10.0, "--trainer.max_steps": 100.0, "--backup.port": 5432.0,
+    } | differs  # fmt: skip
+
+
+def test_hydra_by_another_name(hydra: Path) -> None:
+    found = {"--max_epochs": 4.0, "--model.layers": 50.0, "--model.width": 64.0}
+    assert configured(hydra, "python src/train.py --config-name other") == found
+    assert configured(hydra, "python src/train.py -cn other.yaml") == found
+
+
+@pytest.mark.parametrize("command", ["--multirun seed=1,2", "~model", "--config-name absent"])
+def test_what_hydra_composes_in_another_way_is_not_known(hydra: Path, command: str) -> None:
+    assert settings_of(hydra, ["python", "src/train.py", *command.split()]) == {}
+
+
+def test_a_file_that_includes_itself_ends(hydra: Path) -> None:
+    write(hydra / "conf", base="defaults: [config]\n")
+    assert settings_of(hydra, ["python", "src/train.py"]) == {}
+
+
+def test_nothing_is_read_but_what_lies_in_the_folder(tmp_path: Path) -> None:
+    sent, outside = tmp_path / "sent", tmp_path / "outside.yaml"
+    sent.mkdir()
+    outside.write_text("epochs: 3\n")
+    (sent / "link.yaml").symlink_to(outside)
+    (sent / "loop.yaml").symlink_to("loop.yaml")
+    os.mkfifo(sent / "pipe.yaml")
+    for name in (
+        str(outside),
+        "../outside.yaml",
+        "link.yaml",
+        "loop.yaml",
+        "pipe.yaml",
+        "a\0.yaml",
+    ):
+        assert settings_of(sent, ["python", "t.py", "--config", name]) == {}
+    (sent / "t.py").write_text(HYDRA.replace("../conf", ".."))
+    assert settings_of(sent, ["python", "t.py", "--config-name", "outside"]) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        "epochs: !!python/object/apply:os.system ['true']\n",
+        "[" * 5000,
+        "epochs: 3\n" + "# many\n" * 100_000,
+        "epochs: 3\n" + "".join(f"k{n}: {n}\n" for n in range(300)),
+        "epochs: [3\n",
+    ],
+)
+def test_what_is_no_plain_configuration_says_nothing(tmp_path: Path, text: str) -> None:
+    write(tmp_path, c=text)
+    assert settings_of(tmp_path, ["python", "t.py", "c.yaml"]) == {}
+
+
+def test_a_job_takes_what_was_found_and_what_it_says_itself_stays(tmp_path: Path) -> None:
+    write(tmp_path, c="epochs: 3\n'a b\\u202e': 4\nbig: 1" + "0" * 39 + "\n")
+    job = {"name": "t", "python": "3", "command": ["python", "t.py", "c.yaml"]}
+    found = with_training(job, tmp_path)
+    assert job_from_document(found).training.settings == {"epochs": 3.0, "big": 1e39}
+    said = {**job, "training": {"framework": "x", "settings": {"epochs": 5}}}
+    assert with_training(said, tmp_path) == said
+    assert job_from_document(said).configuration == {"epochs": 5.0}
