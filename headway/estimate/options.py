@@ -117,6 +117,8 @@ class _Expected(NamedTuple):
     """Whether it may change how much memory a run takes."""
 
 
+_OF_AMOUNT, _OF_OTHERS = _Expected(1.0, 0.1), _Expected(0.2, 0.5, memory=True)
+_OF_BATCHES = _Expected(-0.2, 0.3, memory=True)
 _BY_NAME = (
     (re.compile(r"(?:.*_)?(?:seed|random_state|port|log|logdir|verbos\w*|print|debug|rank|id|run"
                 r"|trial|fold|version|device|cuda|gpu|wandb|log_\w+|print_\w+)"),
@@ -127,14 +129,13 @@ _BY_NAME = (
     (re.compile(r"(?:.*_)?(?:samples|n_samples|rows|examples|steps|iters|iterations|episodes"
                 r"|rounds|timesteps|generations|trees|repeats?)"),
      _Expected(1.0, 0.15)),
-    (re.compile(r"(?:.*_)?(?:batch|batch_size|bs|bsz)"), _Expected(-0.2, 0.3, memory=True)),
+    (re.compile(r"(?:.*_)?(?:batch|batch_size|bs|bsz)"), _OF_BATCHES),
     (re.compile(r"(?:.*_)?(?:workers|threads|jobs|n_jobs|procs?|cpus)"),
      _Expected(-0.2, 0.3, memory=True)),
     (re.compile(r"(?:.*_)?(?:layers?|depth|hidden|width|dim|embd?|heads?|channels|units|size"
                 r"|length|block_size|max_len|resolution|res|features)"),
      _Expected(0.5, 0.5, memory=True)),
 )  # fmt: skip
-_OF_AMOUNT, _OF_OTHERS = _Expected(1.0, 0.1), _Expected(0.2, 0.5, memory=True)
 
 
 def _expected(name: str) -> _Expected:
@@ -142,6 +143,20 @@ def _expected(name: str) -> _Expected:
     if last in EPOCHS | ITERATIONS:
         return _OF_AMOUNT
     return next((each for names, each in _BY_NAME if names.fullmatch(last)), _OF_OTHERS)
+
+
+def _expected_of_count(name: str) -> _Expected:
+    """The same of how many iterations a run has: what its network is like changes none."""
+    found = _expected(name)
+    if found.mean == 1.0 or found is _OF_OTHERS:
+        return found
+    return _Expected(-0.5, 0.5) if found is _OF_BATCHES else _Expected(0.0, 0.1)
+
+
+def may_change_count(name: str) -> bool:
+    """Whether runs that name this option, and others that do not, may differ in iterations."""
+    expected = _expected_of_count(name)
+    return expected.mean != 0.0 or expected.sd > _MATTERS
 
 
 def may_change_memory(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
@@ -157,9 +172,10 @@ def _differing(settings: Sequence[Mapping[str, float]]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ByOptions:
-    """What a run is taken to last by others of its recipe with other options."""
+    """What a run is taken to last, or to have of iterations, by others with other options."""
 
-    log_runtime: float
+    log_value: float
+    """Logarithm of its seconds, or of its iterations."""
     sd: float
     words: str
     """Which options its time changes with, and which it does not, as far as that is known."""
@@ -185,27 +201,31 @@ def by_options(
     wanted: Mapping[str, float],
     seen: Sequence[tuple[Mapping[str, float], float]],
     counted: Iterable[str] = (),
+    *,
+    of_count: bool = False,
 ) -> ByOptions:
-    """What a run with the options *wanted* lasts.
+    """What a run with the options *wanted* lasts, or how many iterations it has.
 
     Args:
         wanted: Numbers by name.
         seen: The same of runs of its recipe, each with the logarithm of its seconds; at least one.
         counted: Last parts of the names of options whose effect is in these seconds already.
+        of_count: These are iterations, which no start-up adds to.
     """
     rows = [settings for settings, _ in seen]
     differing = [n for n in _differing([wanted, *rows]) if last_part(n.lstrip("-")) not in counted]
     names = [n for n in differing if n in wanted and all(n in row for row in rows)][:_MOST_NAMES]
-    here = [_expected(name) for name in names]
+    here = [_expected_of_count(name) if of_count else _expected(name) for name in names]
     scales = [_scale([each[n] for each in (wanted, *rows)]) for n in names]
     fits = _fits(
         [[x[0] for x in scales], *([x[at] for x in scales] for at in range(1, len(rows) + 1))],
         [log_s for _, log_s in seen],
         here,
+        _STARTS_S[:1] if of_count else _STARTS_S,
     )
     total = sum(each.weight for each in fits)
-    mean = sum(each.weight * each.log_runtime for each in fits) / total
-    variance = sum(each.weight * (each.variance + (each.log_runtime - mean) ** 2) for each in fits)
+    mean = sum(each.weight * each.log_value for each in fits) / total
+    variance = sum(each.weight * (each.variance + (each.log_value - mean) ** 2) for each in fits)
     missing = sum(_expected(name).sd > _MATTERS for name in set(differing) - set(names))
     best = max(fits, key=lambda each: each.weight)
     return ByOptions(
@@ -225,7 +245,7 @@ def _scale(values: Sequence[float]) -> list[float]:
 class _Fit(NamedTuple):
     """The regression for one start-up time."""
 
-    log_runtime: float
+    log_value: float
     variance: float
     powers: Sequence[float]
     power_sds: Sequence[float]
@@ -233,7 +253,10 @@ class _Fit(NamedTuple):
 
 
 def _fits(
-    x: Sequence[Sequence[float]], log_s: Sequence[float], expected: Sequence[_Expected]
+    x: Sequence[Sequence[float]],
+    log_s: Sequence[float],
+    expected: Sequence[_Expected],
+    starts_s: Sequence[float],
 ) -> list[_Fit]:
     """One for each start-up time that is less than the shortest run; the first of *x* is asked."""
     import numpy as np  # noqa: PLC0415 - only where runs with other options are asked
@@ -244,7 +267,7 @@ def _fits(
     prior = np.array([0.0, *(each.mean for each in expected)])
     precision = np.diag([1e-6, *(each.sd**-2 for each in expected)])
     shortest_s, found = math.exp(min(log_s)), []
-    for start_s in (each for each in _STARTS_S if each < 0.9 * shortest_s):
+    for start_s in (each for each in starts_s if each < 0.9 * shortest_s):
         y = np.log(np.exp(log_s) - start_s)
         noise = _NOISE_SD**2
         for _ in range(2):  # the noise follows from what the first fit leaves

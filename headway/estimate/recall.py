@@ -331,9 +331,9 @@ def _of_others(configuration: Configuration, seen: Sequence[_Seen]) -> Predictio
     gpu = _upper([each.gpu_peak_bytes for each in traces if each.gpu_peak_bytes])
     words = f": {said.words}" if said.words else ""
     return Prediction(
-        runtime_s=math.exp(said.log_runtime),
-        runtime_low_s=math.exp(said.log_runtime - half),
-        runtime_high_s=math.exp(said.log_runtime + half),
+        runtime_s=math.exp(said.log_value),
+        runtime_low_s=math.exp(said.log_value - half),
+        runtime_high_s=math.exp(said.log_value + half),
         host_peak_bytes=host and math.ceil(more * host),
         gpu_peak_bytes=gpu and math.ceil(more * gpu),
         basis=f"{len(seen)} run(s) of the recipe with other options{words}",

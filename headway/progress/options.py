@@ -1,4 +1,4 @@
-"""How many epochs or iterations there will be, or at most, as a command or its configuration says it."""
+"""How many epochs or iterations there will be, or at most, as a command or its files say it."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from statistics import NormalDist
 
 from headway.errors import (
     CacheFull,
@@ -23,6 +24,8 @@ from headway.errors import (
     StagingError,
     StagingTimedOut,
 )
+from headway.estimate.features import from_job
+from headway.estimate.iterations import iterations_of
 from headway.model.address import upload_name
 from headway.model.container_policy import ContainerPolicy
 from headway.model.job import Dataset, data_field
@@ -340,6 +343,7 @@ class Attempt(NodeAttempt):
             prediction=self.prediction,
             totals=totals._replace(epochs=self.job.training.epochs or totals.epochs),
             is_resumed=lease.attempt > 1,
+            usual_iterations=self._usual_iterations(lease),
             progress_pattern=self.job.progress,
             max_runtime_s=self._time_left_s(),
             grace_s=self.job.stop_grace,
@@ -362,6 +366,14 @@ class Attempt(NodeAttempt):
             memory_limit_bytes=growth.limit_bytes,
             no_more_memory=growth.refused,
         )
+
+    def _usual_iterations(self, lease: Lease) -> NormalDist | None:
+        """The law of the logarithm of its iterations, by earlier runs of its recipe."""
+        nodes, forecaster = self.job.nodes, self.forecaster
+        asked = from_job(
+            self.job, gpus=len(lease.gpus) * nodes, nodes=nodes, dataset_bytes=self.dataset_bytes
+        )
+        return iterations_of(asked, forecaster.recent(self.job))
 
     def _policy(self) -> ContainerPolicy:
         return self.site.policy_for(self.job.team, started=self.container_exists())

@@ -10,6 +10,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from statistics import NormalDist
 from typing import Protocol
 
 from headway.clock import Clock
@@ -169,6 +170,8 @@ class Follower:
     """How long it trains, as the job says."""
     is_resumed: bool = False
     """An earlier attempt may have done part of that."""
+    usual_iterations: NormalDist | None = None
+    """Where nobody says how many: the law of their logarithm, by runs like it."""
     progress_pattern: str | None = None
     """The job's own pattern of progress in the log."""
     max_runtime_s: float | None
@@ -199,6 +202,7 @@ class Follower:
             Redactor(self.secrets),
             self.listener.lines,
             self._written(),
+            self.usual_iterations,
             _offset=self.log_from,
         )
         self._gpu_use = GpuUse() if self.gpus is not None else None

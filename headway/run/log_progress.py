@@ -7,6 +7,7 @@ they count, unless the log was printed for headway, or knows how much there will
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import NormalDist
 
 from headway.clock import Clock
 from headway.estimate.remaining.remaining_time import RemainingTime
@@ -49,6 +50,8 @@ class LogProgress:
     """Gets each piece of the log, and how many bytes before it were passed over."""
     _written: WrittenProgress | None = None
     """What its program writes into files; None where that is not looked for."""
+    _usual: NormalDist | None = None
+    """Of the logarithm of its iterations, by runs like it; None where these do not tell."""
     phase: str = ""
     """What it does before its program starts; empty once that runs."""
     point: ProgressPoint | None = None
@@ -155,8 +158,10 @@ class LogProgress:
         for point in points:
             done = point.iteration if point.iteration is not None else point.epoch
             if done is not None:
-                epoch = None if point.iteration is None else point.epoch
-                self._remaining.update(point.t_s, done, point.total, epoch=epoch)
+                epoch, usual = (
+                    (None, None) if point.iteration is None else (point.epoch, self._usual)
+                )
+                self._remaining.update(point.t_s, done, point.total, epoch=epoch, usual=usual)
 
     def _add(self, points: Sequence[ProgressPoint], at: ProgressPoint | None = None) -> None:
         """Take in *points*; their metrics only, in the position *at*, where one is given."""

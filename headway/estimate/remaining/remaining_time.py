@@ -17,6 +17,7 @@ import enum
 import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
@@ -96,9 +97,16 @@ class RemainingTime:
         self._history = History()
         self.may_end_early = False
         """The total is but the most that there will be."""
+        self._usual: NormalDist | None = None
 
     def update(
-        self, t_s: float, done: float, total: float | None = None, *, epoch: float | None = None
+        self,
+        t_s: float,
+        done: float,
+        total: float | None = None,
+        *,
+        epoch: float | None = None,
+        usual: NormalDist | None = None,
     ) -> None:
         """Take in that *done* of *total* units were done at *t_s*.
 
@@ -110,7 +118,10 @@ class RemainingTime:
             done: Units done in all.
             total: Units there will be in all; None where that is not known, or not any more.
             epoch: Epochs done in all, where the units are finer and it is known.
+            usual: Of the logarithm of the units that runs like it had in all; it counts where
+                no total is known.
         """
+        self._usual = usual
         self._history.add(t_s, done, total, epoch)
 
     def count_anew(self) -> None:
@@ -137,17 +148,18 @@ class RemainingTime:
         waited_s = max(t_s - history.t_s, 0.0)
         if history.total is not None and history.done >= history.total:
             return self._after_all(t_s, waited_s)
-        seen = history.intervals()
-        if history.total is None or len(seen.unit_s) == 0:
+        seen, rest = history.intervals(), self._units_left()
+        if rest is None or len(seen.unit_s) == 0:
             return self._prior_alone(t_s)
-        left = history.total - history.done
+        left, total = rest.median, history.done + rest.median
         seen = without_report_at_begin(seen)
-        usual = speed = _Speed.of(seen, history.total, left)
+        usual = speed = _Speed.of(seen, total, left)
         if (longer := with_one_under_way(seen, waited_s)) is not None:
-            speed = _Speed.of(longer, history.total, left)
+            speed = _Speed.of(longer, total, left)
         if history.before_first_epoch_end:
             speed = speed.before_an_end()
-        remaining_s, up, down, basis = self._blend(speed, left, history.total)
+        speed = speed.for_units(rest)
+        remaining_s, up, down, basis = self._blend(speed, left, total)
         # The unit, or pause, that is under way has used up part of its time already.
         credit_s = min(waited_s, speed.report_s + speed.due_s, 0.9 * remaining_s)
         high_s = remaining_s * math.exp(QUANTILE_80 * up) - credit_s
@@ -156,7 +168,7 @@ class RemainingTime:
             basis = RemainingBasis.STALLED
         return RemainingEstimate(
             remaining_s,
-            0.0 if self.may_end_early else remaining_s / math.exp(QUANTILE_80 * down),
+            0.0 if self.may_end_early and history.total else remaining_s / math.exp(QUANTILE_80 * down),
             high_s,
             basis,
             overdue=waited_s / usual.report_s,
@@ -171,19 +183,20 @@ class RemainingTime:
         return RemainingEstimate(0.0, 0.0, max(last_s - waited_s, 0.0), RemainingBasis.DONE)
 
     def _prior_alone(self, t_s: float) -> RemainingEstimate:
-        """What is left of runs like it of those that have lasted as long, by their log-normal law.
+        """What is left of runs like it by their time alone."""
+        rest = None
+        if self._prior_s is not None:
+            rest = _left_of(NormalDist(math.log(self._prior_s), self._prior_sd), t_s)
+        if rest is None:
+            return RemainingEstimate(None, None, None, RemainingBasis.UNKNOWN)
+        return RemainingEstimate(rest.median, rest.low, rest.high, RemainingBasis.PRIOR)
 
-        Unknown for one that has outlasted nearly all of them.
-        """
-        if self._prior_s is None:
-            return RemainingEstimate(None, None, None, RemainingBasis.UNKNOWN)
-        law = NormalDist(math.log(self._prior_s), self._prior_sd)
-        lasts_frac = 1.0 - law.cdf(math.log(t_s)) if t_s > 0.0 else 1.0
-        if lasts_frac < OUTLASTED:
-            return RemainingEstimate(None, None, None, RemainingBasis.UNKNOWN)
-        left = (math.exp(law.inv_cdf(1.0 - frac * lasts_frac)) - t_s for frac in (0.5, 0.9, 0.1))
-        remaining, low, high = (max(each, 0.0) for each in left)
-        return RemainingEstimate(remaining, low, high, RemainingBasis.PRIOR)
+    def _units_left(self) -> "_Left | None":
+        """Units that are left: known, or by how many runs like it had in all."""
+        history = self._history
+        if history.total is not None:
+            return _Left(*[history.total - history.done] * 3)
+        return None if self._usual is None else _left_of(self._usual, history.done)
 
     def _blend(
         self, speed: "_Speed", left: float, total: float
@@ -211,6 +224,26 @@ class RemainingTime:
         )
         basis = RemainingBasis.BLEND if weight > 0.02 else RemainingBasis.EVIDENCE
         return math.exp(log_s), up, down, basis
+
+
+class _Left(NamedTuple):
+    """Seconds or units that are left, with their interval of 80 %."""
+
+    low: float
+    median: float
+    high: float
+
+
+def _left_of(law: NormalDist, done: float) -> _Left | None:
+    """What is left of runs like it of those that got as far, by the law of the log of the whole.
+
+    None for one that has outlasted nearly all of them.
+    """
+    goes_on_frac = 1.0 - law.cdf(math.log(done)) if done > 0.0 else 1.0
+    if goes_on_frac < OUTLASTED:
+        return None
+    left = (math.exp(law.inv_cdf(1.0 - frac * goes_on_frac)) - done for frac in (0.9, 0.5, 0.1))
+    return _Left(*(max(each, 0.0) for each in left))
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +275,14 @@ class _Speed:
             sd=math.hypot(self.sd, FIRST_END_UP),
             down=math.hypot(self.down, FIRST_END_DOWN),
         )
+
+    def for_units(self, rest: _Left) -> "_Speed":
+        """The same where it is not known how many units are left."""
+        up, down = (
+            min(math.log(max(a, 1e-9) / max(b, 1e-9)) / QUANTILE_80, MOST_SD)
+            for a, b in ((rest.high, rest.median), (rest.median, rest.low))
+        )
+        return replace(self, sd=math.hypot(self.sd, up), down=math.hypot(self.down, down))
 
     @staticmethod
     def of(seen: Intervals, total: float, left: float) -> "_Speed":

@@ -25,14 +25,14 @@ def test_options_are_numbers_however_they_are_written_and_those_of_the_configura
 
 def test_a_second_run_is_scaled_by_what_the_names_of_its_options_say():
     found = told({"--epochs": 20, "--seed": 2}, {"--epochs": 5, "--seed": 1})
-    assert math.exp(found.log_runtime) == pytest.approx(403, rel=0.25)
+    assert math.exp(found.log_value) == pytest.approx(403, rel=0.25)
     assert found.words == "scales with epochs, not with seed"
 
 
 def test_an_option_of_an_unknown_name_is_learnt_from_two_runs():
     runs = [({"--draws": n, "--seed": n}, math.log(n / 100)) for n in (1000.0, 2000.0)]
     found = by_options({"--draws": 4000, "--seed": 7}, runs)
-    assert math.exp(found.log_runtime) == pytest.approx(40, rel=0.2)
+    assert math.exp(found.log_value) == pytest.approx(40, rel=0.2)
     assert found.words == "scales with draws, not with seed"
 
 
@@ -42,13 +42,13 @@ def test_what_a_few_runs_cannot_tell_widens_the_interval():
     absent = told({"--epochs": 20, "--width": 2}, {"--epochs": 20})
     assert known.half < 0.4 < min(absent.half, other.half)
     counted = by_options({"--epochs": 20}, [({"--epochs": 5}, math.log(80))], {"epochs"})
-    assert math.exp(counted.log_runtime) == pytest.approx(80)  # scaled already
+    assert math.exp(counted.log_value) == pytest.approx(80)  # scaled already
 
 
 def test_no_number_breaks_it():
     odd = {f"--o{n}": n * 1e30 for n in range(500)} | {"--seed": -1.0, "--epochs": 0.0}
     found = by_options(odd, [({"--epochs": 1e300, "--seed": 0.0}, math.log(0.01))])
-    assert math.isfinite(found.log_runtime)
+    assert math.isfinite(found.log_value)
     assert math.isfinite(found.half)
 
 

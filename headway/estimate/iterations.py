@@ -1,0 +1,63 @@
+"""How many iterations a run will have, by those that runs of its recipe had.
+
+They change with the options that say how much there is to do (`by_options`). How wide the range is
+follows from how such predictions came out: each run of the past is predicted from those before it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+
+from headway.estimate.features import Configuration, from_trace
+from headway.estimate.options import by_options, may_change_count
+from headway.estimate.spread import Z80
+from headway.model.trace import Trace
+
+_MOST_RUNS = 20
+_WEIGHT = 3.0
+"""What is expected of the range beforehand counts as so many predictions."""
+_WIDEST = math.log(2.0)
+"""Of half a range of 80 %, as a logarithm: a wider one says nothing."""
+_ALIKE = ("recipe", "gpus", "nodes", "batch_size")
+
+
+def iterations_of(wanted: Configuration, recent: Sequence[Trace]) -> NormalDist | None:
+    """The law of the logarithm of a run's iterations; None where past runs do not tell it.
+
+    Args:
+        wanted: The run.
+        recent: Newest traces of its recipe, in any order.
+    """
+    work, seen = _work(wanted), []
+    for trace in sorted(
+        recent, key=lambda each: each.started_at.timestamp() if each.started_at else 0.0
+    ):
+        other = from_trace(trace)
+        alike = all(getattr(other, name) == getattr(wanted, name) for name in _ALIKE)
+        if (
+            trace.exit == "ok"
+            and trace.iterations
+            and alike
+            and _named(work) == _named(_work(other))
+        ):
+            seen.append((_work(other), math.log(trace.iterations)))
+    seen = seen[-_MOST_RUNS:]
+    if not seen:
+        return None
+    said = by_options(work, seen, of_count=True)
+    missed = 0.0
+    for at in range(1, len(seen)):
+        before = by_options(seen[at][0], seen[:at], of_count=True)
+        missed += ((seen[at][1] - before.log_value) / before.sd) ** 2
+    sd = said.sd * math.sqrt((_WEIGHT + missed) / (_WEIGHT + len(seen) - 1))
+    return NormalDist(said.log_value, sd) if Z80 * sd <= _WIDEST else None
+
+
+def _work(of: Configuration) -> Mapping[str, float]:
+    """What may change how many iterations it has."""
+    own = {"--epochs": of.epochs, "--samples": of.dataset_samples or of.dataset_bytes}
+    return {name: float(value) for name, value in own.items() if value} | dict(of.settings)
+
+
+def _named(work: Mapping[str, float]) -> set[str]:
+    return {name for name in work if may_change_count(name)}
