@@ -28,6 +28,12 @@ def characters(folder: Path) -> None:
     subprocess.run([sys.executable, "prepare.py"], cwd=folder, check=True, capture_output=True)
 
 
+def wheel(folder: Path, package: str) -> None:
+    """A wheel of a package that has none at its index, since environments are made of wheels."""
+    words = ["wheel", "--quiet", "--no-deps", "--wheel-dir", folder, package]
+    subprocess.run([sys.executable, "-m", "pip", *words], check=True)
+
+
 def language_model(model: Path, texts: Path) -> None:
     """A tiny GPT-2 with a tokenizer of whole words, and texts as JSON lines."""
     model.mkdir(parents=True, exist_ok=True)
@@ -77,5 +83,5 @@ def _sentences(count: int) -> list[str]:
 
 
 MAKERS: dict[str, Callable[..., None]] = {
-    each.__name__: each for each in (words, characters, language_model)
+    each.__name__: each for each in (words, characters, wheel, language_model)
 }

@@ -83,30 +83,28 @@ class _Composition:
     """Groups that were in a list of defaults."""
     count: int = 0
 
-    def add(self, path: str, package: str, *, is_explicit: bool = False) -> None:
+    def add(self, path: str, package: str) -> None:
         """Add the file *path* below *package*, which its header may say otherwise."""
         self.count += 1
         if self.count > _MOST_FILES:
             raise ValueError(f"more than {_MOST_FILES} files, or one that includes itself")
-        name = f"{self.folder}/{path}.yaml"
+        name, group = f"{self.folder}/{path}.yaml", posixpath.dirname(path)
         document = self.files.read(name)
         header = _HEADER.search(self.files.text(name) or "")
-        if header is not None and not is_explicit:
-            group = posixpath.dirname(path).replace("/", ".")
-            package = _below("", header[1].replace("_group_", group))
+        if header is not None:
+            package = _below("", header[1].replace("_group_", group.replace("/", ".")))
         defaults = document.pop("defaults", None) or []
         for each in defaults if _SELF in defaults else [*defaults, _SELF]:
             if each == _SELF:
                 self.values |= leaves(document, package)
             else:
-                self._add_default(each, posixpath.dirname(path), package)
+                self._add_default(each, group, package)
 
     def _add_default(self, default: object, group: str, package: str) -> None:
         """Add what one line of the defaults of a file of *group* names."""
         if isinstance(default, str):
             path, _, named = default.partition("@")
-            below = _below(package, named) if named else package
-            self.add(_path(group, path), below, is_explicit=bool(named))
+            self.add(_path(group, path), _below(package, named or "_here_"))
             return
         if not isinstance(default, Mapping) or len(default) != 1:
             raise ValueError(f"{default!r} is no default")
@@ -124,15 +122,13 @@ class _Composition:
             self.chosen.add(own)
             choice = self.choices.get(own, choice)
         if "optional" not in kinds or self.files.text(f"{self.folder}/{own}/{choice}.yaml"):
-            self.add_choice(own, choice, below, is_explicit=bool(named))
+            self.add_choice(own, choice, below)
 
-    def add_choice(
-        self, group: str, choice: Any, package: str, *, is_explicit: bool = False
-    ) -> None:
+    def add_choice(self, group: str, choice: Any, package: str) -> None:
         """Add the files of *group* that were chosen: one, several, or none."""
         for each in choice if isinstance(choice, list) else [choice]:
             if each not in (None, "null"):
-                self.add(f"{group}/{each}", package, is_explicit=is_explicit)
+                self.add(f"{group}/{each}", package)
 
 
 def _path(group: str, name: str) -> str:

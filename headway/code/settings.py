@@ -7,9 +7,8 @@ from pathlib import Path, PurePosixPath
 from headway.code.documents import READERS, Documents
 from headway.code.hydra import composed
 from headway.estimate.options import leaves, number_of, words_of
-from headway.model.job_rules import MOST_SETTINGS
 
-_MOST_FILES = 8
+_MOST_FILES, _MOST_VALUES = 8, 200
 _NAME = re.compile(r"[\w./-]{1,200}")
 
 
@@ -24,7 +23,7 @@ def settings_of(folder: Path, command: Sequence[str]) -> dict[str, float]:
     try:
         for document in (composed(files, words), *map(files.read, _named(files, words))):
             values = dict(leaves(document))
-            found |= values if len(values) <= MOST_SETTINGS else {}
+            found |= values if len(values) <= _MOST_VALUES else {}
     except (ValueError, RecursionError):
         return {}
     return {

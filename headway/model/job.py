@@ -39,7 +39,6 @@ from headway.model.job_rules import (
     PYTHON,
     REQUIREMENTS,
     SECRETS,
-    SETTINGS,
     VOLUME,
     WORKDIR,
 )
@@ -222,7 +221,7 @@ class Training(_Part):
     precision: Annotated[str, choice("fp32", "fp16", "amp", "bf16")] = Field(
         "fp32", title="Precision"
     )
-    settings: Annotated[dict[str, float], SETTINGS] = Field(
+    settings: Annotated[dict[str, Any], CONFIG] = Field(
         {},
         title="Settings",
         description="Numbers that its program is configured with, by name; read from the files "

@@ -7,20 +7,11 @@ import json
 import math
 import re
 import shlex
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from headway.model.image import GIVE_IMAGE, is_image
-from headway.model.job_fields import (
-    FieldKind,
-    Refused,
-    below,
-    checked_text,
-    each,
-    number,
-    pattern,
-)
+from headway.model.job_fields import FieldKind, Refused, below, checked_text, each, pattern
 from headway.model.pattern import MAX_PATTERN, compile_pattern
 from headway.model.volume import VOLUME_NAME
 from headway.units import KIB, format_size
@@ -52,10 +43,6 @@ MAX_COMMAND_CHARACTERS = 1 << 20
 """Of all arguments together: the kernel takes no more than about 2 MiB."""
 MAX_CONFIG_DEPTH = 16
 MAX_CONFIG_BYTES = 64 * KIB
-MOST_SETTINGS = 200
-"""In files that configure a program; one of more numbers is data."""
-MOST_NAME = 200
-_SETTING = number(-sys.float_info.max, sys.float_info.max)
 
 
 def read_image(value: object) -> str:
@@ -209,17 +196,6 @@ def _config_entry(key: object, inner: object, depth: int) -> tuple[str, Any]:
         return name, _config_value(inner, depth - 1)
 
 
-def read_settings(value: object) -> dict[str, float]:
-    """Numbers that a program reads from files of its folder, by name."""
-    settings = {}
-    for key, inner in _entries(value, "{trainer.max_epochs: 10}").items():
-        with below(key[:MOST_NAME]):
-            settings[checked_text(key, limit=MOST_NAME)] = _SETTING.read(inner)
-    if len(settings) > MOST_SETTINGS:
-        raise Refused(f"give at most {MOST_SETTINGS}")
-    return settings
-
-
 def read_secrets(value: object) -> dict[str, str]:
     """Variable name → name of the Prefect Secret block that has its value."""
     blocks = {}
@@ -250,7 +226,6 @@ _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 ENVIRONMENT = FieldKind(read_environment, _TEXTS)
 SECRETS = FieldKind(read_secrets, _TEXTS)
 CONFIG = FieldKind(read_config, {"type": "object"})
-SETTINGS = FieldKind(read_settings, {"type": "object", "additionalProperties": {"type": "number"}})
 IMAGE = FieldKind(read_image, {"type": "string", "maxLength": 255})
 PYTHON = FieldKind(read_python, {"type": "string", "maxLength": 4})
 COMMAND = FieldKind(read_command, {"type": "array", "items": {"type": "string"}, "minItems": 1})
