@@ -28,6 +28,8 @@ _BESIDE = re.compile(
     r"|fetch|generat|extract|unzip|resolv|cach|scanning|plotting|saving|collect|preproc|running"
     r"|shards|embed|warm ?up|class\b|build|fusing"
 )
+_VALUE = re.compile(r"\w{1,40} ?[:=] ?[-+]?[0-9.]{1,20}(?:e[-+]?[0-9]{1,3})?")
+"""A metric beside the bar: ``Test: 0.41`` is about no test."""
 _BESIDE_UNITS = ("B/s", "examples/s")
 """Downloads, and data that is prepared."""
 _DIGITS = str.maketrans("", "", "0123456789")
@@ -88,7 +90,7 @@ def drawn(shape: str) -> Drawn | None:
 
 def is_beside(text: str) -> bool:
     """Whether *text*, which stands before a bar, names work beside the training."""
-    return _BESIDE.search(text[-_BEFORE:]) is not None
+    return _BESIDE.search(_VALUE.sub("", text[-_BEFORE:])) is not None
 
 
 def _clock_s(text: str) -> float:

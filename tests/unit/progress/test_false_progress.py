@@ -146,3 +146,10 @@ def test_the_only_trial_of_a_table_counts() -> None:
     one, two = "PPO_1   RUNNING        3    30.30  46550\n", "PPO_2  RUNNING    1   10.1   15850\n"
     assert places(heading + one + "\n\n+---+\n") == [(3, None, None)]
     assert places(heading + one + two + "+---+\n") == []
+
+
+def test_a_metric_of_the_test_beside_a_bar_makes_it_no_bar_of_a_test() -> None:
+    """As PyG's explainer prints it: what comes after its training is no part of an epoch."""
+    log = bar("", 0, 2000) + bar("Loss: 1.82, Train: 0.42, Test: 0.41: ", 200, 2000)
+    assert places(log)[-1] == (200, None, 2000)
+    assert places(bar("", 0, 2000) + bar("Test: ", 20, 200)) == [(0, None, 2000)]
