@@ -168,7 +168,9 @@ class RemainingTime:
             basis = RemainingBasis.STALLED
         return RemainingEstimate(
             remaining_s,
-            0.0 if self.may_end_early and history.total else remaining_s / math.exp(QUANTILE_80 * down),
+            0.0
+            if self.may_end_early and history.total
+            else remaining_s / math.exp(QUANTILE_80 * down),
             high_s,
             basis,
             overdue=waited_s / usual.report_s,
