@@ -52,10 +52,11 @@ def test_what_the_command_overrides_wins_and_a_later_file(tmp_path: Path) -> Non
     assert configured(tmp_path, command) == {"--epochs": 9.0, "--lr": 0.2}
     assert configured(tmp_path, f"{command} --lr auto") == {"--epochs": 9.0}
     settings = {"trainer.max_epochs": 3.0, "trainer.max_steps": 100.0}
-    assert totals_of([], settings) == (3, 100)
-    assert totals_of(["--max-steps", "50"], settings) == (None, 50)
-    assert totals_of(["--epochs", "auto"], settings) == (None, None)
-    assert totals_of([], settings | {"second.max_epochs": 4.0}) == (None, 100)
+    assert totals_of([], settings) == (3, 100, False)
+    assert totals_of(["--max-steps", "50"], settings) == (None, 50, False)
+    assert totals_of(["--epochs", "auto"], settings) == (None, None, False)
+    assert totals_of([], settings | {"callbacks.early_stopping.patience": 5.0}).stops_early
+    assert totals_of([], settings | {"second.max_epochs": 4.0}) == (None, 100, False)
 
 
 HYDRA = """import hydra

@@ -1,11 +1,13 @@
 """Following one container, on a fake engine and a fake clock."""
 
 import json
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 
@@ -118,6 +120,7 @@ class Bench:
         told = (200.0, 200.0 / 1.9, 200.0 * 1.9)
         self.prediction = Prediction(*told, basis="4 run(s) of the same job")
         self.secrets: tuple[bytes, ...] = ()
+        self.usual: NormalDist | None = None
 
     def follow(self, max_runtime_s: float | None = None) -> Followed:
         return Follower(
@@ -129,6 +132,7 @@ class Bench:
             gpus=self.gpus,
             prediction=self.prediction,
             totals=Totals(),
+            usual_iterations=self.usual,
             max_runtime_s=max_runtime_s,
             grace_s=5.0,
             check_every_s=20.0,
@@ -141,6 +145,26 @@ def test_a_guess_is_no_remaining_time() -> None:
     bench.prediction = Prediction(3600.0, 120.0, 86_400.0, basis="prior: nothing like it has run")
     bench.follow()
     assert {seen.remaining.remaining_s for seen in bench.listener.seen if seen.remaining} == {None}
+
+
+def test_where_nobody_tells_a_total_what_is_left_follows_from_earlier_runs() -> None:
+    log = tuple((at * 1.0, b"step: %d  loss: 0.5\n" % at) for at in range(1, 101))
+    bench, epochs = (
+        Bench(Script(output=log, runs_s=101.0)),
+        Bench(
+            Script(output=tuple((at * 1.0, b"Epoch: %d, loss: 0.5\n" % at) for at in range(1, 101)))
+        ),
+    )
+    for each in (bench, epochs):
+        each.prediction = Prediction(3600.0, 120.0, 86_400.0, basis="prior: nothing like it")
+        each.usual = NormalDist(math.log(100.0), 0.1)
+        each.follow()
+    halfway = next(s.remaining for s in bench.listener.seen if s.elapsed_s > 50)
+    assert halfway is not None
+    assert halfway.remaining_s == pytest.approx(50.0, rel=0.15)
+    assert 30.0 < halfway.low_s < halfway.high_s < 80.0
+    # Epochs are no iterations.
+    assert {s.remaining.remaining_s for s in epochs.listener.seen if s.remaining} == {None}
 
 
 def test_the_log_becomes_points_and_remaining_time() -> None:
