@@ -86,6 +86,8 @@ class Bars:
         """A bar that does not know its total."""
         seen = self._others(line, shape)
         if seen is not None and self._main is None:
+            if seen.step == 0:
+                return None  # nothing is done yet, or the bar is cleared for the next epoch
             is_at_once = "it [00:00," in line
             return None if is_at_once or is_beside(line.partition("it [")[0]) else seen
         if turn := self._turn(shape):

@@ -160,5 +160,8 @@ SPELLED = (
     Row(r"^\s{1,12}%epoch%/%epochs%\s{2,12}[0-9.]{1,8}[GMK]\s"),
 )
 
-# A bar without a total: "21it [00:10, 2.10it/s]".
-OTHER_BARS = (Row(r"(?:^|[\s:])%iteration%it \[[0-9:]{1,12}, %rest%"),)
+# A bar without a total: "21it [00:10, 2.10it/s]"; Lightning's "Epoch 3: |   | 13/? [00:01<…".
+OTHER_BARS = (
+    Row(r"^\s{0,8}Epoch %epoch%: \|[^|]{0,400}\| ?%step%/\? \[[^\]]{0,30}it/s%rest%"),
+    Row(r"(?:^|[\s:])%iteration%it \[[0-9:]{1,12}, %rest%"),
+)

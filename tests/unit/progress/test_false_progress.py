@@ -153,3 +153,12 @@ def test_a_metric_of_the_test_beside_a_bar_makes_it_no_bar_of_a_test() -> None:
     log = bar("", 0, 2000) + bar("Loss: 1.82, Train: 0.42, Test: 0.41: ", 200, 2000)
     assert places(log)[-1] == (200, None, 2000)
     assert places(bar("", 0, 2000) + bar("Test: ", 20, 200)) == [(0, None, 2000)]
+
+
+def test_a_bar_of_lightning_without_a_length_names_its_epoch_and_step() -> None:
+    log = "GPU available: False, used: False\n" + "".join(
+        f"Epoch {epoch}: |          | {step}/? [00:00<00:00, 71.20it/s, v_num=0]\n"
+        for epoch in range(3)
+        for step in (0, 1, 1, 2, 3, 4, 5, 0)
+    )
+    assert places(log)[-1] == (15, 2.8, None)
