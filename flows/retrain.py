@@ -1,6 +1,6 @@
 """`retrain-estimators`: the nightly refit, champion against challenger."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from prefect import flow, task
@@ -9,6 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
+from headway.estimate.kinds import TOURNAMENT
 from headway.estimate.starts import (
     CALIBRATION,
     LOOKED_AT,
@@ -18,7 +19,8 @@ from headway.estimate.starts import (
 )
 from headway.ledger.database import Connections
 from headway.model.trace import Trace
-from headway.site import Site, current_site
+from headway.site import Site, as_ids, current_site
+from headway.this_node import OPERATORS_TEAM
 
 if TYPE_CHECKING:
     from headway.estimate.evaluation.evaluate import Score
@@ -40,9 +42,13 @@ def refit(site: Site, traces: list[Trace]) -> str:
     """Fit a challenger; it takes the champion's place only if it is better."""
     # scikit-learn and SciPy take seconds: only here.
     from headway.estimate.evaluation.retrain import retrain
+    from headway.node.brought import BroughtEstimators
 
     folder, at = site.settings.models_dir, site.ledger.now()
-    done = retrain(traces, folder, fitted_at=at, tables=site.tables)
+    brought = BroughtEstimators(as_ids(site.user_of(OPERATORS_TEAM)))
+    done = retrain(
+        traces, folder, fitted_at=at, clock=site.clock, tables=site.tables, brought=brought
+    )
     verdict = done.verdict
     create_table_artifact(
         [
@@ -56,7 +62,33 @@ def refit(site: Site, traces: list[Trace]) -> str:
             f" Not learnt, since no GPUs are so fast: {row}." for row in done.impossible[:10]
         ),
     )
+    if done.tournament is not None:
+        document = asdict(done.tournament) | {"words": done.tournament.words()}
+        site.ledger.settings.keep(TOURNAMENT, document)
+        for key, rows in (
+            ("candidates", done.tournament.table),
+            ("calibration", done.tournament.calibration),
+            ("predicted-worst", done.tournament.worst),
+        ):
+            create_table_artifact(
+                [{name: _cell(value) for name, value in row.items()} for row in rows],
+                key=key,
+                description=f"{done.tournament.words()}. {_MEANT[key]}",
+            )
     return verdict.reason
+
+
+_MEANT = {
+    "candidates": "By what was new in a run: everybody's errors on runs that they had not seen. A "
+    "champion stays until another is better by a paired test, and a refit is used only where the "
+    "whole is better.",
+    "calibration": "Share of runs that took no longer than the quantile their champion said.",
+    "predicted-worst": "The runs that the champions predicted worst, and what was new in them.",
+}
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

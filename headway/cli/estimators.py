@@ -184,6 +184,59 @@ def _share(frac: float | None) -> str:
 
 @estimators.command()
 @as_json
+def scores(machine: bool) -> None:
+    """Show how the candidates did last night, by what was new in a run, and who is champion."""
+    from headway.estimate.evaluation.evaluate import readable
+    from headway.estimate.kinds import TOURNAMENT
+
+    found = this_site().ledger.settings.get(TOURNAMENT) or {}
+    if machine:
+        print_json(found)
+        return
+    if not found:
+        click.echo("candidates have not met yet: too few runs have measured a time")
+        return
+    click.echo(found["words"])
+    print_table(
+        ["question", "model", "runs", "mean error", "median", "in 80 %", "p", ""],
+        [
+            [
+                row["kind"],
+                row["model"],
+                str(row["runs"]),
+                readable(row["mean_error_frac"]),
+                readable(row["median_error_frac"]),
+                f"{row['coverage_80_frac']:.0%}",
+                "–" if row["p_value"] is None else f"{row['p_value']:.3f}",
+                "champion" if row["is_champion"] else "",
+            ]
+            for row in found["table"]
+        ],
+    )
+    print_table(
+        ["question", "runs", "below 10 %", "below 50 %", "below 90 %"],
+        [
+            [row["kind"], str(row["runs"]), *(f"{row[q]:.0%}" for q in ("10%", "50%", "90%"))]
+            for row in found["calibration"]
+        ],
+    )
+    print_table(
+        ["predicted worst", "on", "took", "said", "why"],
+        [
+            [
+                str(row["recipe"]),
+                row["on"],
+                f"{row['took_s']:.3g} s",
+                f"{row['said_s']:.3g} s",
+                row["why"],
+            ]
+            for row in found["worst"]
+        ],
+    )
+
+
+@estimators.command()
+@as_json
 def versions(machine: bool) -> None:
     """List the versions kept, and which is in use."""
     from headway.estimate import store

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pydantic import InstanceOf
 
 from headway.estimate.duration.time_model import TimeModel
@@ -18,6 +19,7 @@ from headway.estimate.features import Configuration, Unit, from_trace
 from headway.estimate.learnable import learnable
 from headway.estimate.memory import FEWEST_PEAKS, MemoryModel
 from headway.estimate.physics import Tables, shipped
+from headway.estimate.winners import Champions, Learn, Winners
 from headway.model.run import Prediction
 from headway.model.trace import Trace
 
@@ -43,6 +45,10 @@ class Estimators:
     times: Mapping[Unit, TimeModel] = field(default_factory=dict)
     host: MemoryModel = field(default_factory=MemoryModel)
     gpu: MemoryModel = field(default_factory=MemoryModel)
+    winners: Mapping[Unit, Winners] = field(default_factory=dict)
+    """Others that predict some kinds of questions better."""
+    champions: Champions | None = None
+    """Who was to predict what; None before the first tournament."""
     teams: Mapping[str, "Estimators"] = field(default_factory=dict)
     """By team what its own runs teach, with what all may know; any other knows the latter alone."""
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -59,6 +65,8 @@ class Estimators:
         version: int = 1,
         seed: int = 0,
         tables: Tables | None = None,
+        champions: Champions | None = None,
+        learn: Learn | None = None,
     ) -> "Estimators":
         """Learn from *traces*; the same traces and seed give the same estimators.
 
@@ -68,13 +76,17 @@ class Estimators:
             version: Number of the result; one more than the newest kept.
             seed: Of every random choice.
             tables: Facts of GPUs and networks; the shipped ones when None.
+            champions: Who is to predict what, besides headway's own process.
+            learn: How a champion is fitted that others have brought.
         """
         tables = tables or shipped()
         traces = sorted(traces, key=_line)
         # By team, since what is fitted to few runs tells of each of them.
         fits = {
             team: replace(
-                cls._of([t for t in traces if t.team in {"", team}], seed, tables),
+                cls._of(
+                    [t for t in traces if t.team in {"", team}], seed, tables, champions, learn
+                ),
                 version=version,
                 fitted_at=fitted_at,
             )
@@ -88,26 +100,41 @@ class Estimators:
         )
 
     @classmethod
-    def _of(cls, traces: Sequence[Trace], seed: int, tables: Tables) -> "Estimators":
+    def _of(
+        cls,
+        traces: Sequence[Trace],
+        seed: int,
+        tables: Tables,
+        champions: Champions | None,
+        learn: Learn | None,
+    ) -> "Estimators":
         """What *traces* teach whoever may know them all."""
         # pandas and scikit-learn take a second that predicting never needs.
+        from headway.estimate.candidates import fitted  # noqa: PLC0415
         from headway.estimate.frame import frame_of  # noqa: PLC0415
         from headway.estimate.regressors import GpuMemory, HostMemory, Runtime  # noqa: PLC0415
 
         known = [tables.complete(from_trace(t)) for t in traces]
         times: dict[Unit, TimeModel] = {}
+        winners: dict[Unit, Winners] = {}
         for unit in Unit:
             rows = learnable(traces, known, unit)
             if len(rows) >= FEWEST:
-                learnt = Runtime(random_state=seed)
-                learnt.fit(frame_of([known[at] for at in rows]), list(rows.values()))
-                times[unit] = learnt.model_
+                seen = [known[at] for at in rows]
+                frame, took_s = frame_of(seen), np.array(list(rows.values()))
+                times[unit] = Runtime(random_state=seed).fit(frame, took_s).model_
+                if champions is not None and champions.unit is unit:
+                    others = fitted(champions.names.values(), frame, took_s, learn)
+                    if others:
+                        winners[unit] = Winners.of(champions.names, seen, others)
         counts: dict[str, int] = {}
         for c in known:
             counts[c.recipe] = counts.get(c.recipe, 0) + 1
         return cls(
             counts=counts,
             times=times,
+            winners=winners,
+            champions=champions,
             host=_memory(HostMemory(), traces, known, "host_peak_bytes"),
             gpu=_memory(GpuMemory(), traces, known, "gpu_peak_bytes"),
             tables=tables,
@@ -195,7 +222,10 @@ class Estimators:
             ]
             if model is None or not rows:
                 continue
-            said = model.quantiles([known[i] for i in rows])
+            asked = [known[i] for i in rows]
+            said = model.quantiles(asked)
+            if unit in self.winners:
+                said = self.winners[unit].said(asked, said)
             for i, span in zip(rows, said, strict=True):
                 low_s, median_s, high_s = (float(each) * (factors[i] or 1.0) for each in span)
                 found[i] = (median_s, low_s, high_s)

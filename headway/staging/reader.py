@@ -141,7 +141,7 @@ class UserReader:
         ours, its = Pipe()
         with ours:
             with its:
-                child = _start(its.fileno())
+                child = start_child("headway.staging.child", its.fileno())
             try:
                 yield _Child(uri, ours, self, check, child.kill)
             finally:
@@ -157,9 +157,13 @@ def _check_address(uri: str) -> None:
         raise InvalidInput(FIELD, HIDDEN if refused.hidden else uri, refused.allowed) from None
 
 
-def _start(end: int) -> subprocess.Popen[bytes]:
+def start_child(module: str, end: int) -> subprocess.Popen[bytes]:
+    """Start *module* as a process that gets the socket *end* and nothing of the machine's.
+
+    It is to become another user before it opens anything (`child.become`).
+    """
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "headway.staging.child", str(end)],
+        [sys.executable, "-P", "-m", module, str(end)],
         pass_fds=[end],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

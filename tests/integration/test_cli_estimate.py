@@ -1,6 +1,7 @@
 """The commands, on a home of their own with an embedded ledger."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ from click.testing import CliRunner
 from headway.cli.estimate import estimate, traces
 from headway.cli.estimators import estimators
 from headway.errors import InvalidInput
+from headway.estimate.evaluation.tournament import tournament
+from headway.estimate.kinds import TOURNAMENT
 from headway.model.node import Capacity, Gpu, Node
+from headway.model.trace import Trace
 from headway.site import current_site
 from headway.units import GIB
 from tests.support.api import own_gateway
@@ -104,3 +108,17 @@ def test_estimators_alone_say_how_far_off_they_were():
 def test_rolling_back_to_a_version_that_is_not_kept_is_refused(site):
     with pytest.raises(InvalidInput, match="there is none yet"):
         run(estimators, "use", "3")
+
+
+def test_how_candidates_did_is_shown_once_they_have_met(site):
+    assert "have not met yet" in run(estimators, "scores")
+    runs = [
+        Trace("n", "v100", 1, 2**i, iteration_s=2.0**i, recipe=f"n{i % 3}", run_id=f"r{i}")
+        for i in range(12)
+    ]
+    met = tournament(runs, site.tables, clock=site.clock)
+    site.ledger.settings.keep(TOURNAMENT, asdict(met) | {"words": met.words()})
+    said = run(estimators, "scores")
+    assert "Candidates met on all 12 runs" in said
+    assert "champion" in said
+    assert json.loads(run(estimators, "scores", "--json"))["rows"] == 12

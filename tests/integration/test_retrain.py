@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.clock import SystemClock
 from headway.estimate import store
 from headway.estimate.evaluation.retrain import retrain
 from headway.estimate.features import from_trace
@@ -39,13 +40,13 @@ def traces(count: int, *, slow: float = 1.0) -> list[Trace]:
 
 
 def test_without_enough_traces_the_prior_stays(tmp_path: Path) -> None:
-    done = retrain(traces(3), tmp_path, fitted_at=NOON)
+    done = retrain(traces(3), tmp_path, fitted_at=NOON, clock=SystemClock())
     assert (done.version, done.verdict.promoted) == (0, False)
     assert "3 usable traces" in done.verdict.reason
 
 
 def test_the_first_to_learn_is_used_and_a_worse_one_is_not(tmp_path: Path) -> None:
-    first = retrain(traces(60), tmp_path, fitted_at=NOON)
+    first = retrain(traces(60), tmp_path, fitted_at=NOON, clock=SystemClock())
     assert (first.version, first.verdict.promoted) == (1, True)
     (unseen,) = traces(61)[-1:]
     said = store.load(tmp_path).predict([from_trace(unseen)])[0].runtime_s
@@ -53,30 +54,30 @@ def test_the_first_to_learn_is_used_and_a_worse_one_is_not(tmp_path: Path) -> No
     assert unseen.runtime_s is not None
     assert math.isclose(said, unseen.runtime_s, rel_tol=0.2)
     # The same traces again: nothing to win, so the champion keeps its place.
-    again = retrain(traces(60), tmp_path, fitted_at=NOON)
+    again = retrain(traces(60), tmp_path, fitted_at=NOON, clock=SystemClock())
     assert (again.version, again.verdict.promoted) == (1, False)
 
 
 def test_a_site_that_became_slower_is_learnt(tmp_path: Path) -> None:
-    retrain(traces(60), tmp_path, fitted_at=NOON)
-    changed = retrain(traces(60, slow=3.0), tmp_path, fitted_at=NOON)
+    retrain(traces(60), tmp_path, fitted_at=NOON, clock=SystemClock())
+    changed = retrain(traces(60, slow=3.0), tmp_path, fitted_at=NOON, clock=SystemClock())
     assert (changed.version, changed.verdict.promoted) == (2, True)
 
 
 def test_poisoned_traces_do_not_take_the_place_of_what_was_learnt(tmp_path: Path) -> None:
     """An import in another unit: a quarter of what is new, then all of it, is a thousand times."""
     good = traces(60)
-    retrain(good, tmp_path, fitted_at=NOON)
+    retrain(good, tmp_path, fitted_at=NOON, clock=SystemClock())
     for every in (4, 1):
         new = [poisoned(each) if i % every == 0 else each for i, each in enumerate(later(20))]
-        refit = retrain([*good, *new], tmp_path, fitted_at=NOON)
+        refit = retrain([*good, *new], tmp_path, fitted_at=NOON, clock=SystemClock())
         assert (refit.version, refit.verdict.promoted) == (1, False), refit.verdict.reason
         assert furthest_off(tmp_path) < 1.2
 
 
 def test_some_poisoned_traces_do_not_spoil_what_is_learnt_first(tmp_path: Path) -> None:
     mixed = [poisoned(each) if i % 20 == 7 else each for i, each in enumerate(traces(60))]
-    assert retrain(mixed, tmp_path, fitted_at=NOON).verdict.promoted
+    assert retrain(mixed, tmp_path, fitted_at=NOON, clock=SystemClock()).verdict.promoted
     assert furthest_off(tmp_path) < 1.2
 
 
