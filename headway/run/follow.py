@@ -190,9 +190,8 @@ class Follower:
     def __post_init__(self) -> None:
         # What is but a guess tells no remaining time.
         told = self.prediction.told
-        self._remaining = (
-            RemainingTime(told.median_s, told.low_s, told.high_s) if told else RemainingTime()
-        )
+        prior = (told.median_s, told.low_s, told.high_s) if told else ()
+        self._remaining = RemainingTime(*prior, is_resumed=self.is_resumed)
         self._status = self.runtime.wait(self.name, 0.0)
         self._log = LogProgress(
             partial(self.runtime.read_log, self.name),

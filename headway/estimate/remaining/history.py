@@ -37,6 +37,8 @@ class Intervals:
 class History:
     """Collects updates as intervals."""
 
+    is_resumed: bool = False
+    """What the first update tells may be of an earlier attempt: then it took no time here."""
     t_s: float = 0.0
     done: float = 0.0
     total: float | None = None
@@ -71,9 +73,9 @@ class History:
             if self._units:
                 self._units[-1] += done - self.done
                 self._end[-1] = done
-        elif done > self.done:
+        elif done > self.done and not (self.is_resumed and self.done == 0.0 and done > 1.0):
             self._append(done - self.done, t_s - self.t_s, done)
-        elif self._end:
+        elif done < self.done and self._end:
             # Began again: the speed still holds, the places of the pauses do not.
             shift = self.done - done
             self._end = [end - shift for end in self._end]

@@ -83,6 +83,7 @@ class RemainingTime:
         prior_s: Predicted runtime of the whole run, in seconds.
         prior_low_s: Lower end of its 80 % interval.
         prior_high_s: Upper end of it.
+        is_resumed: An earlier attempt may have done part of it.
     """
 
     def __init__(
@@ -90,11 +91,13 @@ class RemainingTime:
         prior_s: float | None = None,
         prior_low_s: float | None = None,
         prior_high_s: float | None = None,
+        *,
+        is_resumed: bool = False,
     ) -> None:
         usable = prior_s is not None and math.isfinite(prior_s) and prior_s > 0
         self._prior_s = prior_s if usable else None
         self._prior_sd = _prior_sd(prior_low_s, prior_high_s)
-        self._history = History()
+        self._history = History(is_resumed)
         self.may_end_early = False
         """The total is but the most that there will be."""
         self._usual: NormalDist | None = None
@@ -126,7 +129,7 @@ class RemainingTime:
 
     def count_anew(self) -> None:
         """What is told from here on counts in another unit, also all that was done before."""
-        self._history = History()
+        self._history = History(self._history.is_resumed)
 
     @property
     def ended_early(self) -> bool:

@@ -165,7 +165,7 @@ def test_of_a_later_attempt_what_the_job_says_is_but_the_most(
     first: int, may_be_less: bool
 ) -> None:  # fmt: skip
     """Who goes on from the fortieth of 100 epochs and counts from 1 has 60: 1.7 to 4 times said."""
-    parser, remaining = LogParser(epochs=100, is_resumed=True), RemainingTime()
+    parser, remaining = LogParser(epochs=100, is_resumed=True), RemainingTime(is_resumed=True)
     for epoch in range(first, first + 21):
         for point in parser.feed(f"epoch {epoch} loss {1 / epoch:.3f}\n".encode(), float(epoch)):
             remaining.update(point.t_s, point.epoch or 0.0, point.total)

@@ -452,6 +452,16 @@ def test_a_run_of_one_epoch_has_no_end_to_wait_for() -> None:
     assert one.high_s < 0.8 * many.high_s
 
 
+def test_what_an_earlier_attempt_did_took_no_time_here() -> None:
+    """The first report of 41 of 100 said 5 s, and at most 11."""
+    remaining = RemainingTime(is_resumed=True)
+    remaining.update(4.0, 41.0, 100.0)
+    assert remaining.at(4.5).remaining_s is None
+    for t_s in (5.0, 6.0, 7.0):
+        remaining.update(t_s, 37.0 + t_s, 100.0)
+    assert remaining.at(7.0).remaining_s == pytest.approx(56.0, rel=0.1)
+
+
 def test_an_attempt_that_resumes_waits_for_its_own_first_end() -> None:
     def resumed(until: int) -> RemainingEstimate:
         remaining = RemainingTime()
