@@ -29,7 +29,7 @@ class LineSplitter:
     def feed(self, data: bytes) -> list[str]:
         """The lines that *data* completes, without their ends; empty ones are left in."""
         *whole, rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
-        if _BAR.search(rest[-1300:]):
+        if rest.endswith(b"]") and _BAR.search(rest[-1300:]):
             whole, rest = [*whole, rest], b""
         self._rest = rest[:MAX_LINE_BYTES]
         return [_text(line) for line in whole]

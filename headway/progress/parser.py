@@ -114,8 +114,13 @@ class LogParser:
                 t_s = self._clock.seconds(line)
             seen = self._read(line)
             if seen is not None and (point := self._counter.add(seen, t_s)) is not None:
-                points.append(point._replace(total=None) if self._is_in_fold else point)
+                points.append(self._of_run(point))
         return points
+
+    def _of_run(self, point: ProgressPoint) -> ProgressPoint:
+        """*point* without a total that is but a fold's; who counts for headway counts the run."""
+        is_part = self._is_in_fold and not self.is_told
+        return point._replace(total=None) if is_part else point
 
     def _read(self, line: str) -> Seen | None:
         """Read by a better format than the one found, where there is one; else by that."""

@@ -100,6 +100,13 @@ def test_epochs_of_a_fold_are_not_those_of_the_run(before: str) -> None:
     assert told(plain_epochs(*[20] * 5, before=before), 0.05, 0.1, 0.5) == [None] * 3
 
 
+def test_what_is_told_for_headway_is_of_the_run_also_in_a_fold() -> None:
+    log = [(1.0, 'Fold 1/5\n{"headway": {"iteration": 3, "total": 100}}\n')]
+    newest, _ = read(log, 1.0)
+    assert newest is not None
+    assert newest.total == 100
+
+
 def test_a_bar_of_folds_with_bars_of_epochs_in_it_is_the_run() -> None:
     def log() -> Timed:
         yield 0.0, drawn("Fold: ", 0, 5, 0.0, "?") + "\n"
