@@ -83,6 +83,15 @@ class LogParser:
         return self._stops_early or self._counter.may_be_less
 
     @property
+    def is_part(self) -> bool:
+        """Whether what is counted is one of several fits, folds or phases of the run."""
+        return self._is_fold or self._counter.restarts > 0
+
+    @property
+    def _is_fold(self) -> bool:
+        return self._is_in_fold and not self.is_told  # who counts for headway counts the run
+
+    @property
     def restarts(self) -> int:
         """How often the program began again from an earlier iteration."""
         return self._counter.restarts
@@ -114,13 +123,8 @@ class LogParser:
                 t_s = self._clock.seconds(line)
             seen = self._read(line)
             if seen is not None and (point := self._counter.add(seen, t_s)) is not None:
-                points.append(self._of_run(point))
+                points.append(point._replace(total=None) if self._is_fold else point)
         return points
-
-    def _of_run(self, point: ProgressPoint) -> ProgressPoint:
-        """*point* without a total that is but a fold's; who counts for headway counts the run."""
-        is_part = self._is_in_fold and not self.is_told
-        return point._replace(total=None) if is_part else point
 
     def _read(self, line: str) -> Seen | None:
         """Read by a better format than the one found, where there is one; else by that."""

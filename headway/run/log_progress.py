@@ -158,9 +158,9 @@ class LogProgress:
         for point in points:
             done = point.iteration if point.iteration is not None else point.epoch
             if done is not None:
-                epoch, usual = (
-                    (None, None) if point.iteration is None else (point.epoch, self._usual)
-                )
+                counts_run = point.iteration is not None and not self._parser.is_part
+                epoch = None if point.iteration is None else point.epoch
+                usual = self._usual if counts_run else None
                 self._remaining.update(point.t_s, done, point.total, epoch=epoch, usual=usual)
 
     def _add(self, points: Sequence[ProgressPoint], at: ProgressPoint | None = None) -> None:

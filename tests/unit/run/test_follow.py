@@ -167,6 +167,20 @@ def test_where_nobody_tells_a_total_what_is_left_follows_from_earlier_runs() -> 
     assert {s.remaining.remaining_s for s in epochs.listener.seen if s.remaining} == {None}
 
 
+def test_of_several_fits_nothing_follows_from_the_iterations_of_earlier_runs() -> None:
+    """These count the last fit of each alone."""
+    log = tuple((at * 1.0, b"[%d]\ttrain-logloss:0.5\n" % (at % 30)) for at in range(120))
+    bench = Bench(Script(output=log, runs_s=120.0))
+    bench.prediction = Prediction(3600.0, 120.0, 86_400.0, basis="prior: nothing like it")
+    bench.usual = NormalDist(math.log(30.0), 0.1)
+    bench.follow()
+    seen = [
+        s.remaining.remaining_s for s in bench.listener.seen if s.remaining and s.elapsed_s > 35
+    ]
+    assert len(seen) > 50
+    assert set(seen) == {None}
+
+
 def test_the_log_becomes_points_and_remaining_time() -> None:
     bench = Bench(TRAINING)
     followed = bench.follow()
