@@ -49,7 +49,9 @@ def iterations_of(wanted: Configuration, recent: Sequence[Trace]) -> NormalDist 
     for at in range(1, len(seen)):
         before = by_options(seen[at][0], seen[:at], of_count=True)
         missed += ((seen[at][1] - before.log_value) / before.sd) ** 2
-    sd = said.sd * math.sqrt((_WEIGHT + missed) / (_WEIGHT + len(seen) - 1))
+    # The mean of a variance whose prior is inverse chi-squared (Gelman and others, Bayesian Data
+    # Analysis, 2013, §2.6): wider than its mode where little is known.
+    sd = said.sd * math.sqrt((_WEIGHT + missed) / (_WEIGHT + len(seen) - 3))
     return NormalDist(said.log_value, sd) if Z80 * sd <= _WIDEST else None
 
 

@@ -146,11 +146,11 @@ def _expected(name: str) -> _Expected:
 
 
 def _expected_of_count(name: str) -> _Expected:
-    """The same of how many iterations a run has: what its network is like changes none."""
+    """The same of how many iterations a run has: what its network is like seldom changes that."""
     found = _expected(name)
     if found.mean == 1.0 or found is _OF_OTHERS:
         return found
-    return _Expected(-0.5, 0.5) if found is _OF_BATCHES else _Expected(0.0, 0.1)
+    return _Expected(-0.5, 0.5) if found is _OF_BATCHES else _Expected(0.0, min(found.sd, 0.3))
 
 
 def may_change_count(name: str) -> bool:
