@@ -5,6 +5,7 @@
     PYTHONPATH=. python benchmarks/estimators.py --part speed --count 50000   a refit's time, memory
     PYTHONPATH=. python benchmarks/estimators.py --part grid --seeds 3        made rows, known noise
     PYTHONPATH=. python benchmarks/estimators.py --part speed_up --seeds 1    on 2, 4, 8 GPUs
+    PYTHONPATH=. python benchmarks/estimators.py --part night --count 20000   who wins what; a refit
     PYTHONPATH=. python benchmarks/estimators.py --part folds --models gp --seeds 2 \
         --traces tests/data/runtime-timm.csv [--nameless]   networks never seen
     PYTHONPATH=. python benchmarks/estimators.py --part gpu_type --models gp \
@@ -16,12 +17,16 @@ where a folder for charts is given. Takes about half an hour in all on two cores
 
 import argparse
 import resource
-from dataclasses import asdict
-from datetime import UTC, datetime
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
+import pandas as pd
 
 from benchmarks.estimator_charts import calibration_chart, cumulative_error
 from benchmarks.paper_models import PAPER_MODELS, paper_model
@@ -29,6 +34,8 @@ from headway.clock import SystemClock
 from headway.estimate.duration.time_model import CHAMPION
 from headway.estimate.estimator import Estimators
 from headway.estimate.evaluation.evaluate import HeldOut, Rows, Score, hold_out, model_of, score
+from headway.estimate.evaluation.retrain import retrain
+from headway.estimate.evaluation.tournament import tournament
 from headway.estimate.features import from_trace
 from headway.estimate.frame import configurations_of
 from headway.estimate.physics import Tables, shipped, with_site
@@ -36,9 +43,10 @@ from headway.estimate.regressors import Estimator
 from headway.estimate.trace_files import parse
 from headway.model.trace import Trace
 from headway.units import format_size
+from headway.views.figures import told
 
 GAVEL = Path(__file__).parents[1] / "tests" / "data" / "runtime-gavel.csv"
-PARTS = ("folds", "gpu_type", "gpus", "network", "curve", "speed", "grid", "speed_up")
+PARTS = ("folds", "gpu_type", "gpus", "network", "curve", "speed", "grid", "speed_up", "night")
 MODELS = (CHAMPION, *PAPER_MODELS)
 _HEAD = "mean | median | p95 | ≤ 10 % | ≤ 20 % | in 80 % | width | all fits s"
 
@@ -66,15 +74,19 @@ def main() -> None:
         elif part == "grid":
             for count in (200, 500):
                 print(f"\n{count} rows\n")
-                table(tuple(made_grid(count)), [CHAMPION], None, asked.seeds, shipped())
+                table(
+                    lambda seed, n=count: made_grid(n, seed), [CHAMPION], None, asked.seeds, tables
+                )
+        elif part == "night":
+            night(traces, tables, asked.count)
         elif part == "speed_up":
             speed_ups_said(traces, asked.seeds)
         elif part == "curve":
             curve(traces, asked.seeds)
         elif part == "folds":
-            draw(table(traces, models, None, asked.seeds, tables), part, asked.charts)
+            draw(table(lambda _: traces, models, None, asked.seeds, tables), part, asked.charts)
         else:
-            draw(table(traces, models, part, 1, tables), part, asked.charts)
+            draw(table(lambda _: traces, models, part, 1, tables), part, asked.charts)
 
 
 def called(model: str, seed: int, tables: Tables) -> Estimator:
@@ -83,20 +95,20 @@ def called(model: str, seed: int, tables: Tables) -> Estimator:
 
 
 def table(
-    traces: tuple[Trace, ...],
+    traces: Callable[[int], Sequence[Trace]],
     models: list[str],
     leave_out: str | None,
     seeds: int,
     tables: Tables,
 ) -> dict[str, HeldOut]:
-    """One row a model, the mean over *seeds*; returns what the last seed held out."""
+    """One row a model, the mean over *traces* and folds of each seed; what the last held out."""
     print(f"| model | {_HEAD} |\n|---|{'---|' * 8}")
     found: dict[str, HeldOut] = {}
     for model in models:
         scores, clock = [], SystemClock()
         started_s = clock.monotonic_s()
         for seed in range(seeds):
-            rows, _ = Rows.of(traces).believable(tables, seed)
+            rows, _ = Rows.of(traces(seed)).believable(tables, seed)
             asked = called(model, seed, tables)
             found[model], _ = hold_out(asked, rows, tables, leave_out=leave_out, seed=seed)
             scores.append(score(found[model]))
@@ -175,9 +187,9 @@ def speed_ups_said(traces: tuple[Trace, ...], seeds: int) -> None:
         )
 
 
-def made_grid(count: int) -> list[Trace]:
-    """*count* rows of the grid of AI Gauge's paper, with a noise of 5 %."""
-    rng = np.random.default_rng(0)
+def made_grid(count: int, seed: int = 0) -> list[Trace]:
+    """*count* rows of the grid of AI Gauge's paper, with a noise of 5 %; others for each *seed*."""
+    rng = np.random.default_rng(seed)
     speeds = {"k80": 1.0, "p100": 2.6, "v100": 4.4}
     networks = {
         "resnet-50": (0.010, 0.045),
@@ -225,6 +237,26 @@ def speed(count: int) -> None:
     started_s = clock.monotonic_s()
     estimators.predict(asked)
     print(f"1,000 predictions: {clock.monotonic_s() - started_s:.2f} s", flush=True)
+
+
+def night(traces: Sequence[Trace], tables: Tables, count: int) -> None:
+    """Who predicts which kind of question best, and what a refit of few and many traces takes."""
+    met = tournament(traces, tables, clock=SystemClock())
+    if met is not None:
+        for rows in (met.table, met.calibration, met.worst):
+            print(pd.DataFrame(told(rows)).to_string(index=False), "\n")
+        print(met.words())
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    for number in (20, count):
+        made = [
+            replace(t, owner=f"p{i % 20}", started_at=at + timedelta(minutes=i))
+            for i, t in enumerate(made_up(number))
+        ]
+        before_s = time.process_time()
+        with TemporaryDirectory() as folder:
+            done = retrain(made, Path(folder), fitted_at=at, clock=SystemClock())
+        took_s, words = time.process_time() - before_s, done.tournament and done.tournament.words()
+        print(f"refit of {number} traces: {took_s:.0f} s of one core. {words}", flush=True)
 
 
 def peak_memory() -> str:

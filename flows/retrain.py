@@ -1,7 +1,6 @@
 """`retrain-estimators`: the nightly refit, champion against challenger."""
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
@@ -21,9 +20,7 @@ from headway.ledger.database import Connections
 from headway.model.trace import Trace
 from headway.site import Site, as_ids, current_site
 from headway.this_node import OPERATORS_TEAM
-
-if TYPE_CHECKING:
-    from headway.estimate.evaluation.evaluate import Score
+from headway.views.figures import told
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -51,10 +48,11 @@ def refit(site: Site, traces: list[Trace]) -> str:
     )
     verdict = done.verdict
     create_table_artifact(
-        [
-            _figures("champion", verdict.champion),
-            _figures("challenger", verdict.challenger),
-        ],
+        told(
+            {"model": name, **asdict(score)}
+            for name, score in (("champion", verdict.champion), ("challenger", verdict.challenger))
+            if score is not None
+        ),
         key="estimators",
         description=f"{verdict.reason}. Version in use: {done.version or 'the prior'}; "
         f"{done.traces} traces, {verdict.runs} held out."
@@ -71,7 +69,7 @@ def refit(site: Site, traces: list[Trace]) -> str:
             ("predicted-worst", done.tournament.worst),
         ):
             create_table_artifact(
-                [{name: _cell(value) for name, value in row.items()} for row in rows],
+                told(rows),
                 key=key,
                 description=f"{done.tournament.words()}. {_MEANT[key]}",
             )
@@ -87,39 +85,18 @@ _MEANT = {
 }
 
 
-def _cell(value: object) -> str:
-    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
 @task(cache_policy=NO_CACHE, persist_result=False)
 def recalibrate_starts(site: Site) -> str:
     """Learn from the starts of late how sure a plan's starts are, and show how they were said."""
     newest = site.ledger.starts.newest(LOOKED_AT)
     site.ledger.settings.keep(CALIBRATION, calibration_document(learn(newest, site.ledger.now())))
     create_table_artifact(
-        [{key: str(value) for key, value in row.items()} for row in scores_document(newest)],
+        told(scores_document(newest)),
         key="starts",
         description="Starts that were said while runs waited, against what came. The intervals "
         "of waiting runs go by these from now on.",
     )
     return f"{len(newest)} starts that were said are learnt from"
-
-
-def _figures(name: str, score: "Score | None") -> dict[str, str]:
-    """A row of the error table; dashes for one that knows nothing yet."""
-    columns = {
-        "mean error": "mean_relative_error",
-        "median error": "median_relative_error",
-        "95th percentile": "p95_relative_error",
-        "within 10 %": "within_10_frac",
-        "within 20 %": "within_20_frac",
-        "inside 80 % interval": "coverage_80_frac",
-    }
-    shares = {
-        title: "–" if score is None else f"{getattr(score, field):.1%}"
-        for title, field in columns.items()
-    }
-    return {"model": name, **shares}
 
 
 @flow(name="retrain-estimators", persist_result=False)

@@ -9,7 +9,6 @@ from headway.cli.inputs import A_FILE, name_of, open_client, read_traces, this_s
 from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from headway.estimate.evaluation.evaluate import Score
     from headway.model.trace import Trace
 
 
@@ -47,40 +46,17 @@ def estimators(context: click.Context, machine: bool) -> None:
     if table.empty:
         click.echo("no run has ended of whose time something had been learnt")
         return
-    _print_errors(weeks.to_dict("records"), worst.to_dict("records"))
+    _show(weeks.to_dict("records"))
+    click.echo("predicted worst:")
+    _show(worst.drop(columns="run_id").to_dict("records"))
 
 
-def _print_errors(weeks: "list[dict[Any, Any]]", worst: "list[dict[Any, Any]]") -> None:
-    from headway.estimate.evaluation.evaluate import readable
-    from headway.units import format_duration
+def _show(rows: "list[dict[Any, Any]]") -> None:
+    """A table of *rows*, if there are any."""
+    from headway.views.figures import told
 
-    print_table(
-        ["week", "runs", "mean error", "median", "in 80 %"],
-        [
-            [
-                row["week"],
-                str(row["runs"]),
-                readable(row["mean_error_frac"]),
-                readable(row["median_error_frac"]),
-                f"{row['within_frac']:.0%}",
-            ]
-            for row in weeks
-        ],
-    )
-    print_table(
-        ["predicted worst", "owner", "took", "said", "error", "what it rested on"],
-        [
-            [
-                row["name"],
-                row["owner"],
-                format_duration(row["runtime_s"]),
-                format_duration(row["predicted_s"]),
-                readable(row["error_frac"]),
-                row["predicted_basis"],
-            ]
-            for row in worst
-        ],
-    )
+    if text := told(rows):
+        print_table([*text[0]], [[*row.values()] for row in text])
 
 
 @estimators.command()
@@ -136,19 +112,7 @@ def evaluate(
         )
         for row in got.left_out[:10]:
             click.echo(f"  {row}")
-    print_table(
-        [
-            "model",
-            "mean",
-            "median",
-            "p95",
-            "≤ 10 %",
-            "≤ 20 %",
-            "in 80 %",
-            "width",
-        ],
-        [_score_row(name, each) for name, each in got.models.items()],
-    )
+    _show([{"model": name, **asdict(each)} for name, each in got.models.items()])
 
 
 def _evaluate_starts(*, machine: bool) -> None:
@@ -163,30 +127,13 @@ def _evaluate_starts(*, machine: bool) -> None:
     elif not rows:
         click.echo("no run has waited and started yet of which a start was said")
     else:
-        print_table(
-            ["said", "starts", "in 80 %", "waited ≥ 1 min", "median error"],
-            [
-                [
-                    row["said"],
-                    str(row["starts"]),
-                    f"{row['coverage_frac']:.1%}",
-                    str(row["waited"]),
-                    _share(row["median_error_frac"]),
-                ]
-                for row in rows
-            ],
-        )
-
-
-def _share(frac: float | None) -> str:
-    return "–" if frac is None else f"{frac:.1%}"
+        _show(rows)
 
 
 @estimators.command()
 @as_json
 def scores(machine: bool) -> None:
     """Show how the candidates did last night, by what was new in a run, and who is champion."""
-    from headway.estimate.evaluation.evaluate import readable
     from headway.estimate.kinds import TOURNAMENT
 
     found = this_site().ledger.settings.get(TOURNAMENT) or {}
@@ -197,42 +144,8 @@ def scores(machine: bool) -> None:
         click.echo("candidates have not met yet: too few runs have measured a time")
         return
     click.echo(found["words"])
-    print_table(
-        ["question", "model", "runs", "mean error", "median", "in 80 %", "p", ""],
-        [
-            [
-                row["kind"],
-                row["model"],
-                str(row["runs"]),
-                readable(row["mean_error_frac"]),
-                readable(row["median_error_frac"]),
-                f"{row['coverage_80_frac']:.0%}",
-                "–" if row["p_value"] is None else f"{row['p_value']:.3f}",
-                "champion" if row["is_champion"] else "",
-            ]
-            for row in found["table"]
-        ],
-    )
-    print_table(
-        ["question", "runs", "below 10 %", "below 50 %", "below 90 %"],
-        [
-            [row["kind"], str(row["runs"]), *(f"{row[q]:.0%}" for q in ("10%", "50%", "90%"))]
-            for row in found["calibration"]
-        ],
-    )
-    print_table(
-        ["predicted worst", "on", "took", "said", "why"],
-        [
-            [
-                str(row["recipe"]),
-                row["on"],
-                f"{row['took_s']:.3g} s",
-                f"{row['said_s']:.3g} s",
-                row["why"],
-            ]
-            for row in found["worst"]
-        ],
-    )
+    for part in ("table", "calibration", "worst"):
+        _show(found[part])
 
 
 @estimators.command()
@@ -250,10 +163,7 @@ def versions(machine: bool) -> None:
     if machine:
         print_json(rows)
         return
-    print_table(
-        ["version", "in use", "file"],
-        [[str(r["version"]), "yes" if r["in_use"] else "", str(r["file"])] for r in rows],
-    )
+    _show(rows)
 
 
 @estimators.command()
@@ -285,15 +195,6 @@ def _traces(file: BinaryIO | None) -> "tuple[Trace, ...]":
     if not got.traces:
         raise InvalidInput("rows", len(got.problems), "give one good row at least", where=name)
     return got.traces
-
-
-def _score_row(name: str, each: "Score") -> list[str]:
-    from headway.estimate.evaluation.evaluate import readable
-
-    errors = (each.mean_relative_error, each.median_relative_error, each.p95_relative_error)
-    shares = (each.within_10_frac, each.within_20_frac, each.coverage_80_frac)
-    spread = [*(f"{share:.1%}" for share in shares), f"× {each.width_80:.2f}"]
-    return [name, *map(readable, errors), *spread]
 
 
 COMMANDS = (estimators,)

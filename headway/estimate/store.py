@@ -31,7 +31,7 @@ from headway.units import MIB
 
 log = logging.getLogger(__name__)
 
-FORMAT = 3
+FORMAT = 4
 LARGEST_BYTES = 512 * MIB
 """A model file is a few MiB; what is larger was not written by headway."""
 _NAME = re.compile(r"estimators-([0-9]{6,9})-([0-9a-f]{64})\.npz")
@@ -87,7 +87,7 @@ def read(path: Path, tables: Tables | None = None) -> Estimators:
             arrays = {name[1:]: file[name] for name in file.files}
         document = json.loads(arrays[""].tobytes())
         state = _unpack(document["state"], arrays)
-        if document["format"] != FORMAT:  # before 3, one fit over the runs of all teams
+        if document["format"] != FORMAT:  # before 4, other fields
             raise EstimatorDamaged(str(path), f"format {document['format']}, not {FORMAT}")
         return replace(_readable().validate_python(state), tables=tables or shipped())
     except (ValueError, KeyError, TypeError, IndexError, zipfile.BadZipFile) as error:

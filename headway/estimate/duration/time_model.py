@@ -27,6 +27,9 @@ SPAN = (0.1, 0.5, 0.9)
 """The quantiles of such an interval, the median between them."""
 NOVELTIES = ("network", "gpu_type", "gpus")
 """What may be new in a configuration; its interval is then calibrated on groups left out."""
+NEVER_COMPARED = {"network": np.log(3.5), "gpu_type": np.log(2.5), "gpus": np.log(1.3)}
+"""Half-width that is added where something is new and the traces had one value of it alone: they
+tell of no difference. As wide as intervals became where Gavel's groups were left out in turn."""
 ITERATIONS = 25
 """Of the search for scales; more fit the noise, and flatter."""
 TOO_FAR = 6.0
@@ -58,8 +61,8 @@ class TimeModel:
     """Mean of each column: where the expected slopes are zero."""
     stretches: dict[str, float]
     """Interval half-width in standard deviations, by what is new; under '' when nothing is."""
-    counts: tuple[float, ...]
-    """GPU counts that traces had."""
+    known: dict[str, frozenset[str]]
+    """Values of each of `NOVELTIES` that traces had."""
     recipes: frozenset[str] = frozenset()
     """Recipes of the traces."""
     ignored: int = 0
@@ -88,10 +91,12 @@ class TimeModel:
             stretches[""] *= _FLATTERED
         elif len(x) <= 2 * TUNED_ON:  # else most rows were left out of the tuning anyway
             stretches[""] = max(stretches[""], _honest_stretch(kernels, x, y, rng, iterations))
-        counts = tuple(sorted({float(c.gpus) for c in configurations}))
+        known = {
+            name: frozenset(str(getattr(c, name)) for c in configurations) for name in NOVELTIES
+        }
         recipes = frozenset(c.recipe for c in configurations)
         ignored = int((~credible).sum())
-        return cls(encoder, batches, members, centre, stretches, counts, recipes, ignored)
+        return cls(encoder, batches, members, centre, stretches, known, recipes, ignored)
 
     def has(self, configuration: Configuration) -> bool:
         """Whether a trace of the same recipe was among those it learnt from."""
@@ -114,10 +119,12 @@ class TimeModel:
             each = [member.predict(x[known]) for member in self.members]
             mean[known], deviation[known] = _together(each)
         mean = mean + _expected(self.encoder, x, self.centre)
-        stretch = np.array(
-            [self._stretch(c, row) for c, row in zip(configurations, x, strict=True)]
-        )
-        half = np.hypot(stretch * deviation, self._guessed(configurations, x))
+        new = [self._new(c) for c in configurations]
+        usual = self.stretches[""]
+        stretch = [max([usual, *(self.stretches.get(n, usual) for n in each)]) for each in new]
+        unknown = [sum(NEVER_COMPARED[n] for n in each if n not in self.stretches) for each in new]
+        half = np.array(stretch) * deviation
+        half = np.hypot(np.hypot(half, unknown), self._guessed(configurations, x))
         reach = ndtri(np.asarray(q, dtype=np.float64)) / ndtri(SPAN[-1])
         return np.asarray(np.exp(mean[:, None] + half[:, None] * reach), dtype=np.float64)
 
@@ -129,15 +136,13 @@ class TimeModel:
         guessed = np.array([c.gpu_is_guessed for c in configurations])
         return np.asarray(_GUESSED * (guessed & (x[:, column] == UNSEEN)), dtype=np.float64)
 
-    def _stretch(self, configuration: Configuration, row: Floats) -> float:
-        """Half-width in standard deviations: the widest that anything new in it calls for."""
-        new = [""]
-        for position, name in enumerate(self.encoder.categories):
-            if name in NOVELTIES and row[position] == UNSEEN:
-                new.append(name)
-        if float(configuration.gpus) not in self.counts:
-            new.append("gpus")
-        return max(self.stretches.get(name, self.stretches[""]) for name in new)
+    def _new(self, configuration: Configuration) -> list[str]:
+        """What no trace had; the widest interval that any of it calls for is given."""
+        return [
+            name
+            for name, values in self.known.items()
+            if str(getattr(configuration, name)) not in values
+        ]
 
 
 def contradicting(

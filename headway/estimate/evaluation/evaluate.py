@@ -24,8 +24,6 @@ Split = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Positions of the rows that are seen, and of those that are held out."""
 GROUPS = ("network", "gpu_type", "gpus")
 """Columns by which whole groups are held out instead of random folds."""
-MOST_IN_PERCENT = 2.0
-"""A relative error above is told as a factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +198,3 @@ def score(held: HeldOut) -> Score:
         coverage_80_frac=float(inside.mean()),
         width_80=float(np.median(high_s / low_s)),
     )
-
-
-def readable(relative_error: float) -> str:
-    """*relative_error* for people: in per cent, or as a factor where per cent say nothing."""
-    if not relative_error <= MOST_IN_PERCENT:
-        factor = 1.0 + relative_error
-        return f"× {factor:.1f}" if factor < 100 else f"× {factor:,.0f}"
-    return f"{relative_error:.1%}"

@@ -84,7 +84,7 @@ class Tournament:
     worst: list[dict[str, Any]] = field(default_factory=list)
     """The runs that the champions predicted worst, with what was new in them."""
     took_s: float = 0.0
-    """Of one core."""
+    """By the clock, on one core."""
     changed: tuple[str, ...] = ()
     """What it changed, in words."""
 

@@ -47,6 +47,20 @@ def test_an_interval_widens_with_what_is_new(model, new):
     assert width(model, **new) > 1.5 * width(model)
 
 
+@pytest.mark.parametrize("new", [{"network": "unheard"}, {"gpu_type": "v100"}, {"gpus": 4}])
+def test_what_traces_had_one_of_alone_says_nothing_of_another(new):
+    """A site of one GPU type was as sure of the next one as of its own."""
+    alike = [
+        shipped().complete(Configuration("lm", "k80", 1, batch_size=b, recipe="lm"))
+        for b in (5, 10, 20, 40, 80) * 2
+    ]
+    seconds = np.array([c.batch_size / 100 for c in alike]) * np.tile([1.01, 0.99], 5)
+    learnt = TimeModel.fit(alike, seconds)
+    asked = shipped().complete(replace(alike[0], **new))
+    ((low_s, _, high_s), (low, _, high)) = learnt.quantiles([asked, alike[0]])
+    assert high_s / low_s > 1.5 * high / low
+
+
 def test_of_a_variant_that_nobody_described_less_is_sure(model):
     described, variant = (
         model.quantiles(

@@ -1,5 +1,4 @@
 import json
-import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import ClassVar
@@ -9,7 +8,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from headway.errors import InvalidInput
-from headway.estimate.evaluation.evaluate import Rows, evaluate, hold_out, readable
+from headway.estimate.evaluation.evaluate import Rows, evaluate, hold_out
 from headway.estimate.physics import shipped
 from headway.estimate.trace_files import parse
 from headway.model.trace import Trace
@@ -104,20 +103,6 @@ def test_a_broken_row_is_named_and_is_not_the_error_of_all(gavel):
     assert len(got.left_out) == 1
     assert f"{broken.iteration_s:.3g} s for one iteration" in got.left_out[0]
     assert got.models["gp"].mean_relative_error < 1.0
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (0.065, "6.5%"),
-        (1.5, "150.0%"),
-        (4.0, "× 5.0"),
-        (367105.297, "× 367,106"),
-        (math.inf, "× inf"),
-    ],
-)
-def test_an_error_is_a_number_that_a_person_can_read(error, said):
-    assert readable(error) == said
 
 
 @pytest.mark.parametrize(
