@@ -21,8 +21,9 @@ _LAUNCHER = re.compile(
     r"(?!(?i:epoch|step|iter|batch|round|fold))[A-Za-z][\w.-]{0,60}-[0-9]{1,5}(?: {1,40}\| |: )"
     r"|\s{0,4}\[rank[0-9]{1,6}\]: ?"
 )
-# "Fold 2/5", but not "Fold: 40%|", a bar of all of them.
-_FOLD = re.compile(r"\b[Ff]old\b[ :#=]{0,3}[0-9]{1,4}(?![0-9%])")
+# "Fold 2/5"; and "Fold: 40%|", a bar of all of them, is the run's but where epochs are named.
+_FOLD = re.compile(r"\b[Ff]olds?\b[ :#=]{0,4}[0-9]{1,4}(%?)")
+_NAMES_EPOCH = re.compile(r"\b[Ee]poch[ :#=]{0,4}[0-9]{1,6}(?![0-9%])")
 
 
 class LogParser:
@@ -63,7 +64,7 @@ class LogParser:
         self._found: Format | None = None
         self._clock = LineClock()
         self._rank: str | None = None
-        self._is_in_fold = False
+        self._has_folds = self._is_in_fold = False
         """What is counted comes again with the next fold: how often is not known."""
         self._better = known_formats() if pattern is None else (_custom(pattern),)
 
@@ -136,15 +137,23 @@ class LogParser:
         if prefix := _LAUNCHER.match(line):
             line = line[prefix.end() :]
         shape = shape_of(line)
-        if not self._stops_early and ("arly" in line or "atience" in line or "improve" in line):
-            self._stops_early = stops_early(line)
-        self._is_in_fold = self._is_in_fold or ("old" in line and _FOLD.search(line) is not None)
+        self._look_for_limits(line)
         for candidate in self._better:
             seen = candidate.read(line, shape)
             if seen is not None:
                 self._take(candidate)
                 return seen
         return None if self._found is None else self._found.read(line, shape)
+
+    def _look_for_limits(self, line: str) -> None:
+        """Find out whether a total may be more, or less, than there will be."""
+        if not self._stops_early and ("arly" in line or "atience" in line or "improve" in line):
+            self._stops_early = stops_early(line)
+        if not self._is_in_fold and ("old" in line or self._has_folds):
+            fold = _FOLD.search(line)
+            self._has_folds = self._has_folds or fold is not None
+            names_epoch = self._has_folds and _NAMES_EPOCH.search(line) is not None
+            self._is_in_fold = names_epoch or (fold is not None and not fold[1])
 
     def _take(self, found: Format) -> None:
         self._found = found

@@ -100,6 +100,15 @@ def test_epochs_of_a_fold_are_not_those_of_the_run(before: str) -> None:
     assert told(plain_epochs(*[20] * 5, before=before), 0.05, 0.1, 0.5) == [None] * 3
 
 
+def test_epochs_that_are_named_below_a_bar_of_folds_are_not_those_of_the_run() -> None:
+    def log() -> Timed:
+        for fold in range(5):
+            yield 0.0, drawn("Fold: ", fold, 5, fold * 40.0, "00:40") + "\n"
+            yield from bars(*(bar(f"Epoch {epoch}/4: ", 40, 0.25) for epoch in range(1, 5)))
+
+    assert told(log(), 0.05, 0.15, 0.5) == [None] * 3
+
+
 def test_what_is_told_for_headway_is_of_the_run_also_in_a_fold() -> None:
     log = [(1.0, 'Fold 1/5\n{"headway": {"iteration": 3, "total": 100}}\n')]
     newest, _ = read(log, 1.0)
