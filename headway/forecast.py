@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from headway.engine.ask import Terms, ask
+from headway.engine.slurm import SlurmEngine
 from headway.estimate.features import from_job
 from headway.estimate.framework_memory import host_guess
 from headway.estimate.gpu_prior import gpu_memory_guess
@@ -12,11 +14,12 @@ from headway.estimate.physics import Tables
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import RECENT, of_any, said_of
 from headway.estimate.usual import LOOKED_AT, Found, Usual, instead_of_prior, kind_of
+from headway.ledger.engines import EnginePoolRecord
 from headway.ledger.records import NodeRecord
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
 from headway.model.lease import ANY_PORT, Demand, Lease, Refuse
-from headway.model.node import Node, NodeSpace, PortUse, is_of_type
+from headway.model.node import Capacity, Gpu, Node, NodeSpace, PortUse, is_of_type
 from headway.model.node_settings import NodeSettings
 from headway.model.run import Prediction, Sized
 from headway.model.trace import Trace
@@ -65,6 +68,11 @@ class Forecaster:
         return self._site.ledger.nodes.all()
 
     @cached_property
+    def engine_pools(self) -> dict[str, EnginePoolRecord]:
+        """Work pools whose runs an engine starts."""
+        return self._site.ledger.engines.pools()
+
+    @cached_property
     def _shares(self) -> bool:
         return self._site.policy_settings.share_past_runs
 
@@ -90,7 +98,7 @@ class Forecaster:
 
     def on_base_image(self, job: TrainingJob, team: str, pool: str = "", queue: str = "") -> Based:
         """*job* of *team* in an image of its Python, if these nodes have any."""
-        if not job.python:
+        if not job.python or pool in self.engine_pools:
             return Based(job)  # a policy that cannot be trusted is asked only where it decides
         readings = [each.reading for each in self._able(pool, queue)]
         there = [None if each is None else each.pythons for each in readings]
@@ -98,6 +106,8 @@ class Forecaster:
 
     def _able(self, pool: str, queue: str) -> list[NodeRecord]:
         records = [each for each in self.nodes if pool in ("", each.node.pool)]
+        for each in self.engine_pools.values():
+            records += as_nodes(each) if pool in ("", each.pool) else ()
         return [each for each in records if each.node.name == queue] or records
 
     def network(self, nodes: int, team: str) -> NetworkMode | GangNetwork | Refuse | None:
@@ -118,8 +128,12 @@ class Forecaster:
         user: str = "",
         pool: str = "",
         queue: str = "",
+        job: TrainingJob | None = None,
     ) -> Refuse | None:
         """What of *demand* no *count* nodes could ever hold or join, or *team* may never have.
+
+        Of a pool of an engine: what of *job* that has no counterpart for. Who may have how much is
+        the engine's to say.
 
         Args:
             demand: On each node.
@@ -128,7 +142,10 @@ class Forecaster:
             user: Whose quota in it counts; empty where nobody has said.
             pool: The work pool it goes to; empty for any of the site.
             queue: Its work queue; one of a node's name binds it to that node.
+            job: What was asked for; None where it was judged before.
         """
+        if pool in self.engine_pools:
+            return None if job is None else self._refused_by_engine(job, demand, pool)
         network = self.network(count, team) if count > 1 else None
         if isinstance(network, Refuse):
             return network
@@ -145,6 +162,15 @@ class Forecaster:
             return Refuse("ports", named, f"none: containers of team {team} have no network")
         limits = self._site.policy_settings.team(team)
         return over_quota(demand, team, limits, count=count, user=user)
+
+    def _refused_by_engine(self, job: TrainingJob, demand: Demand, pool: str) -> Refuse | None:
+        """Why the engine of *pool* cannot have *job*; None where it can."""
+        has = self.engine_pools[pool].has
+        found = ask(
+            "asked", job=job, demand=demand, said=Prediction(), pool=has,
+            takes=SlurmEngine.takes, terms=Terms(),
+        )  # fmt: skip
+        return found if isinstance(found, Refuse) else None
 
     # -- what it needs and takes --------------------------------------------------------
 
@@ -313,6 +339,27 @@ class Forecaster:
 
     def _node(self, name: str) -> Node | None:
         return next((each.node for each in self.nodes if each.node.name == name), None)
+
+
+_UNKNOWN_BYTES = 1 << 50
+"""Memory of a GPU of which a cluster tells the type alone: the job is refused for none."""
+
+
+def as_nodes(pool: EnginePoolRecord) -> list[NodeRecord]:
+    """The machines of an engine's pool as nodes, so that the same is said of what they could hold.
+
+    Nothing is ever granted there.
+    """
+    found = []
+    for each in pool.has.nodes:
+        types = [kind.type or "GPU" for kind in each.gpus for _ in range(kind.count)]
+        gpus = tuple(
+            Gpu(f"{each.name}/{at}", at, name, _UNKNOWN_BYTES) for at, name in enumerate(types)
+        )
+        has = Capacity(each.cpus, each.host_memory_bytes, gpus)
+        node = Node(each.name, pool.pool, has)
+        found.append(NodeRecord(node, "", "", pool.read_at, None))
+    return found
 
 
 def _dearest(demand: Demand, said: Prediction, nodes: Sequence[Node], count: int) -> float | None:

@@ -252,6 +252,11 @@ class Settings(BaseSettings):
         return self.home / "server.url"
 
     @property
+    def slurm_dir(self) -> Path:
+        """What is handed to Slurm's machines, which have to share it and `runs_dir`."""
+        return self.home / "slurm"
+
+    @property
     def runs_dir(self) -> Path:
         """One directory a run: log, outputs, mounts."""
         return self.home / "runs"

@@ -89,6 +89,12 @@ class Site:
         """
         return self._open_ledger(self.settings.database_url)
 
+    def of_pool(self, pool: str) -> "Site":
+        """The same node, as one of *pool*; with the same ledger."""
+        own = Site(self.settings.model_copy(update={"pool": pool}), self.clock, self._open_ledger)
+        own.ledger = self.ledger
+        return own
+
     def make_ledger(self) -> None:
         """Make the site's ledger where there is none yet."""
         have_passable(self.settings.home)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headway.admin.database.own import looked_at
+from headway.admin.engines import look_at
 from headway.admin.processes import gateway_answers
 from headway.credentials import noted_gateway
 from headway.errors import GpuLost, HeadwayError, LedgerError, SiteRefused
@@ -15,6 +16,7 @@ from headway.home import disk_of
 from headway.model.container_policy import UIDS_OF_TEAMS
 from headway.node.daemon import (
     Daemon,
+    follower_daemon,
     guard_daemon,
     supervisor_daemon,
     supervisor_note,
@@ -56,6 +58,7 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     yield _process("worker of this node", worker_daemon(site.settings), "not running")
     if ledger.ok:
         yield _try("scheduler", lambda: _scheduler(site))
+        yield from _engines(site)
     gone = "not running: leases expire while their containers go on"
     yield _process("guard of this node", guard_daemon(site.settings), gone)
     yield _supervisor(site)
@@ -90,6 +93,16 @@ def _scheduler(site: Site) -> tuple[bool, str]:
     if leader is not None and leader.left_s > 0:
         return True, f"of pool {pool}: on node {leader.node}, in term {leader.term.number}"
     return False, f"nobody plans for pool {pool}, so nothing new starts; run `headway up`"
+
+
+def _engines(site: Site) -> Iterator[Finding]:
+    """The engines to which runs are handed from here, and what follows them."""
+    pools = site.ledger.engines.pools()
+    here = {name: each for name, each in pools.items() if each.node == site.settings.node}
+    if here:
+        yield _try("Slurm", lambda: look_at(site, here))
+        gone = "not running: nothing is handed in, and nobody hears of an end"
+        yield _process("follower of this node", follower_daemon(site.settings), gone)
 
 
 def _process(what: str, daemon: Daemon, gone: str) -> Finding:

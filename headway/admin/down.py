@@ -19,6 +19,7 @@ from headway.model.job_text import stop_grace_s
 from headway.model.run import CANCELLED_BY, GRANTED, Exit, ExitKind
 from headway.node.daemon import (
     database_daemon,
+    follower_daemon,
     fork_daemon,
     gateway_daemon,
     guard_daemon,
@@ -95,8 +96,8 @@ def take_down(
     with only_one(settings):
         stop_supervisor(settings)  # it would bring back what stops
         stopped = []
-        if scheduler_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
-            stopped.append("scheduler")
+        leaders = scheduler_daemon(settings), follower_daemon(settings)
+        stopped += [each.name for each in leaders if each.stop(signal.SIGTERM, _LEAVE_S)]
         if worked := worker_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
             stopped.append("worker")
         requeued = _end_runs(site, say, then, worked=worked)

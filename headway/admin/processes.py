@@ -20,6 +20,7 @@ from headway.credentials import noted_gateway
 from headway.errors import HeadwayError
 from headway.node.daemon import (
     Daemon,
+    follower_daemon,
     fork_daemon,
     gateway_daemon,
     guard_daemon,
@@ -42,12 +43,15 @@ _SERVER_START_S = 120.0
 _WORKER_START_S = 60.0
 SCHEDULER = ("headway.leader.process",)
 """The module that is a scheduler of this node's pool."""
+FOLLOWER = ("headway.leader.follower",)
+"""The module that follows what was handed to engines from this node."""
 GATEWAY = ("headway.cli.main", "gateway")
 _ON_A_NODE = (
     "headway.node.guard",
     "headway.admin.supervisor",
     "headway.worker.gpu_node",
     "headway.leader.process",
+    "headway.leader.follower",
     "prefect.cli.worker",
 )
 _OF_A_SITE = (
@@ -174,6 +178,17 @@ def start_scheduler(settings: Settings, say: Callable[[str], None]) -> bool:
             return False
         say(f"starting the scheduler of pool {settings.pool} …")
         daemon.start_python(SCHEDULER, site_environment(settings))
+    return True
+
+
+def start_follower(settings: Settings, say: Callable[[str], None]) -> bool:
+    """Start what follows the jobs on engines unless it runs; whether it was started."""
+    daemon = follower_daemon(settings)
+    with daemon.starting():
+        if daemon.runs(say):
+            return False
+        say(f"starting the follower of engines whose submit host is node {settings.node} …")
+        daemon.start_python(FOLLOWER, site_environment(settings))
     return True
 
 

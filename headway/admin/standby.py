@@ -3,13 +3,14 @@
 import math
 from functools import cached_property
 
-from headway.clock import Clock
+from headway.clock import Clock, NowAndThen
 from headway.errors import HeadwayError
 from headway.ledger import Ledger
 from headway.settings import Settings
 from headway.site import Site
 
 LOOK_AGAIN_S = 0.5
+_SUBMIT_HOST_EVERY_S = 3.0
 
 
 class Standby:
@@ -19,6 +20,7 @@ class Standby:
         """For the node of *settings*."""
         self._site = Site(settings, clock, Ledger.find)
         self._next_s = -math.inf
+        self._submit_host = NowAndThen(clock, _SUBMIT_HOST_EVERY_S)
 
     def is_due(self) -> bool:
         """Whether it is. Nobody is asked before the term of who leads could be over."""
@@ -37,6 +39,16 @@ class Standby:
             return True
         self._next_s += max(leader.left_s - LOOK_AGAIN_S, 0.0)
         return leader.left_s <= 0
+
+    def is_submit_host(self) -> bool:
+        """Whether runs are handed to an engine from this node: it is to have a follower."""
+        if not self._submit_host.is_due():
+            return False
+        try:
+            pools = self._site.ledger.engines.pools().values()
+        except HeadwayError:
+            return False
+        return any(each.node == self._site.settings.node for each in pools)
 
     @cached_property
     def _is_agent_alone(self) -> bool:

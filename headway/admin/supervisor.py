@@ -21,6 +21,7 @@ from headway.admin.processes import (
     StartFailed,
     gateway_hangs,
     server_hangs,
+    start_follower,
     start_forks,
     start_gateway,
     start_guard,
@@ -37,6 +38,7 @@ from headway.node.daemon import (
     SILENT_S,
     Daemon,
     database_daemon,
+    follower_daemon,
     fork_daemon,
     gateway_daemon,
     guard_daemon,
@@ -98,14 +100,20 @@ def kept(settings: Settings, clock: Clock) -> Iterator[Kept]:
     def say(line: str) -> None:
         log.info("%s", line)
 
+    standby = Standby(settings, clock)
     yield Kept(fork_daemon(settings), lambda: start_forks(settings))
     yield Kept(guard_daemon(settings), lambda: start_guard(settings, clock, say))
     yield Kept(worker_daemon(settings), lambda: start_worker(settings, clock, say))
     yield Kept(
         scheduler_daemon(settings),
         lambda: start_scheduler(settings, say),
-        is_wanted=Standby(settings, clock).is_due,
+        is_wanted=standby.is_due,
         stopped_s=LEADS_S,
+    )
+    yield Kept(
+        follower_daemon(settings),
+        lambda: start_follower(settings, say),
+        is_wanted=standby.is_submit_host,
     )
     if not settings.is_guest:
         yield Kept(

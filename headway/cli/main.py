@@ -17,6 +17,7 @@ from headway.cli import (
     data,
     database,
     doctor,
+    engine,
     estimate,
     estimators,
     execute,
@@ -34,7 +35,6 @@ from headway.cli import (
     session,
     site,
     skill,
-    slurm,
     submit,
     top,
     usage,
@@ -117,7 +117,7 @@ def headway() -> None:
 for module in (
     submit, run, runs, run_control, queue, site, doctor, node, database, estimate, estimators,
     progress, replay, gateway, login, top, usage, profile, user, outputs, why, completion, arrays,
-    skill, data, session, execute, slurm,
+    skill, data, session, execute, engine,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option(
+    "--engine",
+    type=click.Choice(["slurm"]),
+    help="On a submit host: every run goes to this scheduler, and none to this machine.",
+)
 @as_json
-def up(machine: bool) -> None:
+def up(engine: str | None, machine: bool) -> None:
     """Bring up the site on this machine: database, server, gateway, guard and worker.
 
     On a machine that has joined a site elsewhere its guard and worker alone. What runs already is
@@ -32,7 +37,12 @@ def up(machine: bool) -> None:
     from headway.admin.up import bring_up
 
     site = this_site()
-    report = bring_up(site, say=_silent if machine else say)
+    tell = _silent if machine else say
+    report = bring_up(site, say=tell)
+    if engine is not None:
+        from headway.admin.engines import lead_to_engine
+
+        lead_to_engine(site, tell)
     if machine:
         print_json(report)
         return

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 
 from headway.engine.port import (
     Array,
-    EnginePool,
     Gang,
     GpuAsk,
-    GpuKind,
     Nice,
     Part,
     Request,
     Requeue,
 )
+from headway.model.engine import EnginePool, GpuKind
 from headway.model.job import TrainingJob
 from headway.model.launch import Launch
 from headway.model.lease import Demand, Refuse, Sharing
@@ -29,6 +28,10 @@ from headway.units import MINUTE_S, format_duration, format_size
 
 _OWN_WORDS = frozenset({"nvidia", "tesla", "geforce", "amd", "instinct"})
 """Makers' words of a product name, which clusters leave out of their types."""
+_OF_OWN_NODES = (
+    "requirements", "dataset", "datasets", "config", "volumes", "user_folder", "profile",
+)  # fmt: skip
+"""Fields that only headway's own nodes carry out, beside those that have a reason of their own."""
 _SPARE = 1.2
 """Of the upper quantile of its time: a job that is killed at its limit has lost all of it."""
 _LEAST_S = 5 * MINUTE_S
@@ -54,6 +57,7 @@ def ask(
     pool: EnginePool,
     takes: frozenset[type[Part]],
     terms: Terms,
+    at_least_s: float = 0.0,
 ) -> Request | Refuse:
     """What the engine is asked for, or why it cannot be.
 
@@ -65,6 +69,7 @@ def ask(
         pool: Where it is to go.
         takes: The parts of a request that the engine has a counterpart for.
         terms: The site's with the cluster.
+        at_least_s: Its time limit, where less was not enough.
     """
     gpus = gpus_of(job.resources.gpu_type, demand, pool) if demand.gpus else None
     if isinstance(gpus, Refuse):
@@ -88,7 +93,7 @@ def ask(
         host_memory_bytes=demand.host_memory_bytes,
         env=job.env,
         gpus=gpus,
-        time_limit_s=time_limit_s(job.max_runtime, said, job.stop_grace, pool),
+        time_limit_s=time_limit_s(job.max_runtime, said, job.stop_grace, pool, at_least_s),
         grace_s=job.stop_grace,
         parts=parts,
         account=terms.account,
@@ -97,7 +102,11 @@ def ask(
 
 
 def time_limit_s(
-    max_runtime_s: float | None, said: Prediction, grace_s: float, pool: EnginePool
+    max_runtime_s: float | None,
+    said: Prediction,
+    grace_s: float,
+    pool: EnginePool,
+    at_least_s: float = 0.0,
 ) -> float | None:
     """How long the job may run; None for the pool's own limit, where nothing is known of it.
 
@@ -105,7 +114,8 @@ def time_limit_s(
     shorter request starts earlier, and one that is too short loses all.
     """
     learnt = said.learnt
-    wanted = [] if learnt is None else [max(learnt.high_s * _SPARE, _LEAST_S) + grace_s]
+    wanted = [] if learnt is None else [max(learnt.high_s * _SPARE, _LEAST_S, at_least_s) + grace_s]
+    wanted += [at_least_s] if at_least_s and not wanted else []
     wanted += [] if max_runtime_s is None else [max_runtime_s]
     if not wanted:
         return None
@@ -186,7 +196,9 @@ def _no_counterpart(job: TrainingJob) -> Refuse | None:
     at_once = "TF_CONFIG names all nodes before any of them begins"
     wide = job.nodes > 1 and job.launch is Launch.TENSORFLOW
     led = _own("nothing leads to programs of a cluster's nodes")
+    unknown = next((name for name in _OF_OWN_NODES if getattr(job, name)), "")
     problems = (
+        (unknown, Refuse(unknown, "given", _own("a cluster's job is its command alone"))),
         (job.session, Refuse("session", "given", led)),
         (job.ports, Refuse("ports", job.ports, led)),
         (job.secrets, Refuse("secrets", sorted(job.secrets), _own("nobody hands them out there"))),

@@ -78,6 +78,8 @@ def judged(
     )  # fmt: skip
     ended_at = moment(record.ended_at) if record and own else None
     if seen.phase is Phase.ENDED:
+        if record and own:  # of its program, not of what the engine does around it
+            job = replace(job, started_at=moment(record.started_at))
         return replace(job, end=_end(seen, record, grace_s, marked=marked), ended_at=ended_at)
     if own is None:
         return job

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from headway.model.engine import EnginePool
 from headway.model.run import Exit, When
 
 
@@ -173,43 +174,6 @@ class Used:
     """The most on any of its GPUs."""
     gpu_utilisation_frac: float | None = None
     """The mean over its time and its GPUs."""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuKind:
-    """GPUs of one type on a node."""
-
-    type: str
-    count: int
-    shards: int = 0
-    """Into how many parts all of them together are divided."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineNode:
-    """One machine of a pool."""
-
-    name: str
-    cpus: int
-    host_memory_bytes: int
-    gpus: tuple[GpuKind, ...] = ()
-    state: str = ""
-    """The engine's own word."""
-
-
-@dataclass(frozen=True, slots=True)
-class EnginePool:
-    """What becomes a work pool of headway: its machines, and what it lets a job have."""
-
-    name: str
-    nodes: tuple[EngineNode, ...]
-    is_default: bool = False
-    is_up: bool = True
-    max_time_s: float | None = None
-    """None: no limit."""
-    default_time_s: float | None = None
-    """What a job has that names none; None: `max_time_s`."""
-    max_nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 import re
 
-from headway.engine.port import Cluster, EngineNode, EnginePool, GpuKind
+from headway.engine.port import Cluster
+from headway.model.engine import EngineNode, EnginePool, GpuKind
 from headway.units import DAY_S, HOUR_S, MIB, MINUTE_S
 
 _GRES = re.compile(r"(?P<name>gpu|shard)(?::(?P<type>[A-Za-z][^:(),]*))?:(?P<count>\d+)")

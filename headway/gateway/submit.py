@@ -198,7 +198,7 @@ def refuse_impossible(site: Site, read: JobText, *, pool: str, queue: str) -> No
     forecaster, job = Forecaster(site), read.job
     _, demand = forecaster.forecast(job, pool=pool, queue=queue)
     refusal = forecaster.refusal(
-        demand, job.nodes, job.team, user=job.owner, pool=pool, queue=queue
+        demand, job.nodes, job.team, user=job.owner, pool=pool, queue=queue, job=job
     )
     if refusal is not None:
         where = read.place(refusal.field)

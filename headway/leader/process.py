@@ -34,10 +34,11 @@ from headway.leader.ranks import start_ranks
 from headway.leader.settings_blocks import keep_blocks, keep_gates
 from headway.leader.wait_pages import WaitPages
 from headway.ledger.calls import scheduler_of
+from headway.model.engine import ENGINES
 from headway.model.prefect_view import News
 from headway.model.run import GRANTED, RunState
 from headway.node.apart import apart, fork_helper
-from headway.node.daemon import scheduler_daemon
+from headway.node.daemon import Daemon, scheduler_daemon
 from headway.node.expiry import tidy_code
 from headway.scheduler.intake import Offer
 from headway.scheduler.queue import Pass, PoolQueue
@@ -73,11 +74,30 @@ _HEARD_WITHIN_S = 60.0
 class Scheduler:
     """Leads one pool, until another process does."""
 
-    def __init__(self, site: Site, client: PrefectClient) -> None:
-        """For the pool of *site*'s node, with Prefect's own *client*."""
+    def __init__(
+        self,
+        site: Site,
+        client: PrefectClient,
+        *,
+        queue: PoolQueue,
+        janitor: QueueJanitor,
+        daemon: Daemon,
+        look_every_s: float = _LOOK_EVERY_S,
+    ) -> None:
+        """For the pool of *site*'s node.
+
+        Args:
+            site: With the pool in its settings.
+            client: Prefect's own.
+            queue: What is done in each pass.
+            janitor: What users want of its runs.
+            daemon: The process that this is, whose supervisor is told that it lives.
+            look_every_s: So often there is a pass, whether or not anybody called.
+        """
         self._site = site
-        self._queue = PoolQueue(site)
-        self._janitor = QueueJanitor(site)
+        self._queue = queue
+        self._janitor = janitor
+        self._daemon, self._look_every_s = daemon, look_every_s
         self._pool = PrefectPool(client, site.settings.pool)
         self._backlog = Backlog(self._pool)
         self._pages = WaitPages(client, self._pool, site.clock, self._waits)
@@ -104,7 +124,7 @@ class Scheduler:
             for body, without, every_s, wake in (
                 (self._beat, "the supervisor is not told", _BEAT_EVERY_S, None),
                 (self._keep_house, "settings were not read", _HOUSE_EVERY_S, None),
-                (self._pass, "no pass over the queue", _LOOK_EVERY_S, self._wake),
+                (self._pass, "no pass over the queue", self._look_every_s, self._wake),
                 (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
                 (self._go_on_granting, "grants wait for the next pass", _CLAIMS_EVERY_S, None),
                 (self._note_granted, "what was granted is not Pending", math.inf, self._granted),
@@ -142,7 +162,7 @@ class Scheduler:
         await run_periodically(contend, self._site.clock, without, _CONTEND_EVERY_S, None)
 
     async def _beat(self) -> None:
-        scheduler_daemon(self._site.settings).beat()  # here: it says that this loop goes round
+        self._daemon.beat()  # here: it says that this loop goes round
 
     # -- the pass over the queue --------------------------------------------------------
 
@@ -318,7 +338,7 @@ class Scheduler:
             return
         if run.node is not None:
             await anyio.to_thread.run_sync(self._site.ledger.calls.send, [run.node], run_id)
-        if run.state not in GRANTED:
+        if run.state not in GRANTED or run.runtime in ENGINES:
             self._called.add(run_id)
             self._housework.set()
 
@@ -334,7 +354,11 @@ class Scheduler:
 
 async def _main(site: Site) -> None:
     async with get_client() as client:
-        await Scheduler(site, client).lead()
+        leads = Scheduler(
+            site, client, queue=PoolQueue(site), janitor=QueueJanitor(site),
+            daemon=scheduler_daemon(site.settings),
+        )  # fmt: skip
+        await leads.lead()
 
 
 def main() -> None:

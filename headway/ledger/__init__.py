@@ -12,6 +12,7 @@ from headway.ledger.calls import Calls
 from headway.ledger.code import Code
 from headway.ledger.columns import now
 from headway.ledger.database import Connections, Database, open_engine, shown
+from headway.ledger.engines import Engines
 from headway.ledger.flow_starts import FlowStarts
 from headway.ledger.gang_asks import GangAsks
 from headway.ledger.inspection import Inspection
@@ -54,6 +55,7 @@ class Ledger:
         self.attempts = Attempts(database)
         self.arrays = Arrays(database)
         self.inspection = Inspection(database)
+        self.engines = Engines(database)
         self.flow_starts = FlowStarts(database)
         self.leaders = Leaders(database)
         self.leases = Leases(database)

@@ -32,7 +32,7 @@ from headway.ledger.codec import T, record
 from headway.model.document import HIDDEN
 from headway.waits import waiting_for
 
-SCHEMA_VERSION = "0043"
+SCHEMA_VERSION = "0044"
 """The newest migration; a test holds it to what Alembic says."""
 
 _FROZEN_MS = 15_000

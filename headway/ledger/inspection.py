@@ -21,6 +21,7 @@ from headway.ledger.tables import (
     StagedRow,
     StagedUseRow,
 )
+from headway.model.engine import ENGINES
 from headway.model.inspection import HeldPort, SeenLedger, SeenRun, StagedCopy, StagedUse
 from headway.model.job_text import kept_job, stop_grace_s
 from headway.model.run import RunState
@@ -112,6 +113,7 @@ def _run(row: RunRow, last_end: datetime | None) -> SeenRun:
         row.told_end_at,
         suspended=row.suspended_at is not None,
         is_rank=row.gang_id is not None,
+        on_engine=row.runtime in ENGINES,
         grace_s=stop_grace_s(row.job),
     )
 

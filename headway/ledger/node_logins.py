@@ -52,7 +52,7 @@ GRANTS: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "leader", "start_forecast", "alembic_version",
-            "code", "code_chunk", "upload", "job_array",
+            "code", "code_chunk", "upload", "job_array", "engine_pool",
         ),
         "SELECT",
     ),

@@ -14,6 +14,7 @@ from headway.ledger.database import Repository
 from headway.ledger.records import RunRecord
 from headway.ledger.run_rows import by_id, check_askable, chosen, run_record, run_row, runs_of
 from headway.ledger.tables import NodeRow, RunRow
+from headway.model.engine import ENGINES
 from headway.model.run import GRANTED, ExitKind, RunState
 
 _SILENT_S = 60.0
@@ -100,8 +101,12 @@ class RunReads(Repository):
         return self._found(query.order_by(at.desc(), run_id.desc()).limit(limit))
 
     def on_node(self, node: str) -> list[RunRecord]:
-        """Runs that were granted something on *node* and have not ended, newest first."""
-        granted = col(RunRow.state).in_(GRANTED), RunRow.node == node
+        """Runs that were granted something on *node* and have not ended, newest first.
+
+        None of an engine: its follower answers for them, whose node has no more than their files.
+        """
+        own = or_(col(RunRow.runtime).is_(None), col(RunRow.runtime).not_in(ENGINES))
+        granted = col(RunRow.state).in_(GRANTED), RunRow.node == node, own
         return self._found(select(RunRow).where(*granted).order_by(_NEWEST))
 
     def of(self, run_ids: Sequence[str]) -> dict[str, RunRecord]:

@@ -114,7 +114,7 @@ class Traces(Repository):
             LeaseLost: Another attempt or another lease has the run.
         """
         with self._database.transaction() as session:
-            leased(session, fence)  # its run has ended
+            (leased if fence.token else fenced)(session, fence)  # its run may have ended
             _keep_trace(session, trace)
 
     def all(self, source: str | None = None) -> list[Trace]:

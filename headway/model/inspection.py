@@ -83,6 +83,8 @@ class SeenRun:
     told_at: datetime | None = None
     suspended: bool = False
     is_rank: bool = False
+    on_engine: bool = False
+    """An engine has it, not a node: it holds no lease."""
     grace_s: float = 0.0
     """That its program has to end."""
 

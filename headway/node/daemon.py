@@ -222,6 +222,11 @@ def scheduler_daemon(settings: Settings) -> Daemon:
     return Daemon("scheduler", settings.state_dir)
 
 
+def follower_daemon(settings: Settings) -> Daemon:
+    """What hands runs to the engines whose submit host this is, and follows them."""
+    return Daemon("follower", settings.state_dir)
+
+
 def guard_daemon(settings: Settings) -> Daemon:
     """The guard of this machine's containers."""
     return Daemon("guard", settings.state_dir)

@@ -19,6 +19,7 @@ from headway.errors import (
 )
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import Failures
+from headway.model.engine import ENGINES
 from headway.model.job_text import kept_job
 from headway.model.lease import Lease
 from headway.model.prefect_view import PrefectView
@@ -101,6 +102,8 @@ class Janitor:
         What another node has is that node's, also while it cleans up behind the end. A
         container that is here all the same belongs to no live attempt, and is swept.
         """
+        if run.runtime in ENGINES and run.state is not RunState.ENDED:
+            return False  # its follower's
         if run.node == self._site.settings.node:
             return True
         if run.pool != self._site.settings.pool:

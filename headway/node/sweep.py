@@ -94,7 +94,14 @@ def _of_nobody(site: Site, folders: Iterable[Path]) -> list[str]:
     state_dir = site.settings.state_dir
     left = {each.name for each in folders if live_flow(state_dir, _run_of(each.name)) is None}
     names = {each.name for each in site.runtime.containers()} if left else set()
-    return sorted(left - names)
+    left -= names
+    runs = site.ledger.runs.of([_run_of(name) for name in left]) if left else {}
+    engines = site.ledger.engines.pools() if runs else {}  # their follower lets go of its own
+    theirs = {
+        run.run_id for run in runs.values()
+        if run.pool in engines and run.state is not RunState.ENDED
+    }  # fmt: skip
+    return sorted(name for name in left if _run_of(name) not in theirs)
 
 
 def _run_of(name: str) -> str:

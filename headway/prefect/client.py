@@ -225,6 +225,14 @@ class PrefectServer:
             return False
         return bool(pool["type"] == "gpu-node")
 
+    def have_pool(self, name: str, *, like: str, about: str) -> None:
+        """Make work pool *name* with the template of the pool *like*, unless it is there."""
+        if self.has_pool(name):
+            return
+        template = self._call("GET", f"/work_pools/{_part(like)}")["base_job_template"]
+        body = {"name": name, "type": "gpu-node", "description": about}
+        self._call("POST", "/work_pools/", {**body, "base_job_template": template})
+
     def _deployment(self, pool: str | None) -> dict[str, Any]:
         try:
             default: dict[str, Any] = self._call("GET", f"/deployments/name/{DEPLOYMENT}")
@@ -256,6 +264,11 @@ class PrefectServer:
             default = self._call("GET", f"/deployments/name/{deployment}")
             body = {key: default[key] for key in _COPIED}
             self._call("POST", "/deployments/", {**body, "name": pool, "work_pool_name": pool})
+
+    def lead_to(self, pool: str) -> None:
+        """Let runs that name no pool go to *pool*."""
+        default = self._deployment(None)
+        self._call("PATCH", f"/deployments/{default['id']}", {"work_pool_name": pool})
 
     def runs(self, limit: int) -> list[ListedRun]:
         """The newest runs of the `train` flow, at most *limit* of them, newest first."""

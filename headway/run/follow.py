@@ -80,6 +80,13 @@ class Watched:
         return None if done is None else max(0.0, min(done / self.point.total, 1.0))
 
 
+def remaining_of(said: Prediction, *, is_resumed: bool) -> RemainingTime:
+    """The remaining time of an attempt that begins now; what is but a guess tells none."""
+    told = said.told
+    prior = (told.median_s, told.low_s, told.high_s) if told else ()
+    return RemainingTime(*prior, is_resumed=is_resumed)
+
+
 class Listener(Protocol):
     """Who is told while a container runs; the flow shows it in the UI."""
 
@@ -188,10 +195,7 @@ class Follower:
     """Folders in which its program may write its progress: what each is in, and its name there."""
 
     def __post_init__(self) -> None:
-        # What is but a guess tells no remaining time.
-        told = self.prediction.told
-        prior = (told.median_s, told.low_s, told.high_s) if told else ()
-        self._remaining = RemainingTime(*prior, is_resumed=self.is_resumed)
+        self._remaining = remaining_of(self.prediction, is_resumed=self.is_resumed)
         self._status = self.runtime.wait(self.name, 0.0)
         self._log = LogProgress(
             partial(self.runtime.read_log, self.name),

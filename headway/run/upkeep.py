@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.clock import NowAndThen
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.model.attempt_record import ProgressSnapshot
-from headway.model.lease import Lease
+from headway.model.lease import Fence, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind
 from headway.policy.conclude import gave_back as gave_back_exit
@@ -22,6 +22,7 @@ from headway.run.silent_check import SilentCheck
 from headway.runtime.diskuse import DiskMeter, entries
 from headway.runtime.port import ContainerStatus
 from headway.runtime.redact import FileRedactor
+from headway.site import Site
 from headway.units import GIB, format_size
 
 ENVIRONMENT_BYTES = 32 * GIB
@@ -73,25 +74,7 @@ class AttemptUpkeep:
 
     def keep_snapshot(self, now: Watched) -> None:
         """Keep in the ledger how far the run is."""
-        left, point = now.remaining, now.point or ProgressPoint(now.elapsed_s)
-        self._site.ledger.progress_snapshots.keep(
-            self._lease.fence,
-            ProgressSnapshot(
-                self._attempt.run_id,
-                self._attempt.number,
-                NOT_KEPT_YET,
-                now.elapsed_s,
-                done_frac=now.done_frac,
-                remaining_s=left.remaining_s if left else None,
-                low_s=left.low_s if left else None,
-                high_s=left.high_s if left else None,
-                phase=now.phase,
-                iteration=point.iteration,
-                epoch=point.epoch,
-                total=point.total,
-                per_s=now.per_s,
-            ),
-        )
+        keep_snapshot(self._site, self._lease.fence, now)
 
     def pass_on(self) -> None:
         """Pass on what parts of its gang ask each other to run."""
@@ -154,6 +137,29 @@ class AttemptUpkeep:
         if not self._container_folders:  # they stay the same while there is a container
             self._container_folders = self._site.runtime.own_folders(self._attempt.container)
         return self._container_folders
+
+
+def keep_snapshot(site: Site, fence: Fence, now: Watched) -> None:
+    """Keep in the ledger how far *fence*'s attempt is."""
+    left, point = now.remaining, now.point or ProgressPoint(now.elapsed_s)
+    site.ledger.progress_snapshots.keep(
+        fence,
+        ProgressSnapshot(
+            fence.run_id,
+            fence.attempt,
+            NOT_KEPT_YET,
+            now.elapsed_s,
+            done_frac=now.done_frac,
+            remaining_s=left.remaining_s if left else None,
+            low_s=left.low_s if left else None,
+            high_s=left.high_s if left else None,
+            phase=now.phase,
+            iteration=point.iteration,
+            epoch=point.epoch,
+            total=point.total,
+            per_s=now.per_s,
+        ),
+    )
 
 
 class MakerUpkeep(AttemptUpkeep):

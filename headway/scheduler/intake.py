@@ -156,6 +156,7 @@ class Intake:
             user=record.owner,
             pool=record.pool,
             queue=record.queue,
+            job=job,
         )
         if refusal is None:
             return replace(record, prediction=prediction, demand=demand)

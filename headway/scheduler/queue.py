@@ -51,7 +51,8 @@ class Pass:
     granted: tuple[str, ...] = ()
     """Runs that got their leases, on any node, in order."""
     refused: tuple[str, ...] = ()
-    """Runs that no node could hold any more: they have ended."""
+    """Runs that no node could hold any more, which have ended; of an engine, those that have begun:
+    their pages say no more why they wait."""
     waiting: Mapping[str, str] = field(default_factory=dict)
     """Runs of which there is news why they wait: reason, place and expected start."""
     logged: frozenset[str] = frozenset()

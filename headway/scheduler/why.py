@@ -10,7 +10,7 @@ from headway.forecast import Forecaster
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
 from headway.model.lease import ANY_PORT, Demand, Lease, Resource
-from headway.model.run import Prediction
+from headway.model.run import Prediction, RunState
 from headway.policy.fit import Ask, Headroom, WaitingRun
 from headway.policy.plan import Plan, Start, Stay
 from headway.policy.pool import Pool
@@ -96,6 +96,10 @@ class Why:
 def why(site: Site, record: RunRecord) -> Why | None:
     """Why the run of *record* waits; None when it does not wait any more."""
     now = read_pool(site, record.pool)
+    if record.pool in site.ledger.engines.pools():  # whose plan is the engine's
+        waits = record.state is RunState.WAITING and record.suspended_at is None
+        said = record.reason or "it is about to be handed in"
+        return Why(now.seen.at, None, said, [], [], []) if waits else None
     if record.run_id not in now.waiting.versions:
         return None
     entry = now.waiting.entries.get(record.run_id)

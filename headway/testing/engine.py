@@ -16,8 +16,6 @@ from headway.engine.port import (
     After,
     Array,
     Cluster,
-    EngineNode,
-    EnginePool,
     Gang,
     Nice,
     Part,
@@ -26,6 +24,7 @@ from headway.engine.port import (
     Request,
 )
 from headway.errors import EngineAway
+from headway.model.engine import EngineNode, EnginePool
 from headway.model.run import ExitKind, When
 from headway.units import GIB
 

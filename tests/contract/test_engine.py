@@ -10,9 +10,10 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.engine.place import Place
-from headway.engine.port import Engine, GpuKind, Requeue
+from headway.engine.port import Engine, Requeue
 from headway.engine.slurm import SlurmEngine
 from headway.errors import EngineAway, EngineRefused, InvalidInput
+from headway.model.engine import GpuKind
 from headway.model.run import ExitKind
 from headway.testing.engine import POOL, FakeCluster, FakeEngine
 from headway.testing.engine_contract import EngineContract

@@ -89,7 +89,7 @@ def _granted(seen: Snapshot) -> Iterator[Finding]:
     here, nodes = seen.here, {node.name for node in seen.ledger.nodes}
     containers = None if here.containers is None else {each.run_id for each in here.containers}
     for run in seen.ledger.runs.values():
-        if run.state not in GRANTED:
+        if run.state not in GRANTED or run.on_engine:
             continue
         if (run.run_id, run.attempt) not in own:
             what = f"{named(run.run_id, run)} is {run.state.value} on {run.node} without a lease"

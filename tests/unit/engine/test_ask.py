@@ -8,11 +8,8 @@ from headway.engine.ask import Terms, ask, time_limit_s
 from headway.engine.port import (
     After,
     Array,
-    EngineNode,
-    EnginePool,
     Gang,
     GpuAsk,
-    GpuKind,
     Nice,
     Part,
     Request,
@@ -20,6 +17,7 @@ from headway.engine.port import (
 )
 from headway.engine.slurm import SlurmEngine
 from headway.engine.slurm_options import options
+from headway.model.engine import EngineNode, EnginePool, GpuKind
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Refuse, Sharing
 from headway.model.run import Prediction, When

@@ -1,0 +1,96 @@
+"""Bringing a cluster's scheduler into the site: its partitions become work pools."""
+
+import signal
+from collections.abc import Callable
+
+from headway.admin.processes import start_follower
+from headway.engine.place import Place
+from headway.engine.port import Cluster
+from headway.engine.slurm import SlurmEngine
+from headway.errors import InvalidInput
+from headway.ledger.engines import EnginePoolRecord
+from headway.model.engine import EnginePool
+from headway.model.node import NodeState
+from headway.node.daemon import follower_daemon
+from headway.prefect.auth import site_auth
+from headway.prefect.client import PrefectServer
+from headway.site import Site
+
+SLURM = "slurm"
+
+
+def open_engine(site: Site) -> SlurmEngine:
+    """Slurm, as this user has it, with its jobs in the home, which all of its nodes share."""
+    return SlurmEngine(Place(site.settings.slurm_dir), site.site_id, site.clock)
+
+
+def add_engine(site: Site, say: Callable[[str], None]) -> tuple[Cluster, dict[str, str]]:
+    """Make a work pool of each partition, or learn anew what the partitions have.
+
+    Runs of these pools are handed in from this node from now on.
+
+    Returns:
+        What Slurm has; and by partition the work pool that stands for it.
+
+    Raises:
+        EngineAway: No Slurm answers here.
+        InvalidInput: This user sees no partition, or another node is the submit host.
+    """
+    found, settings = open_engine(site).inspect(), site.settings
+    if not found.pools:
+        allowed = "ask the cluster's operators: this user sees no partition"
+        raise InvalidInput("engine", SLURM, allowed)
+    known = site.ledger.engines.pools()
+    taken = {record.node.pool for record in site.ledger.nodes.all()}
+    names = {pool.name: _name(pool, taken) for pool in found.pools}
+    for name in names.values():
+        if name in known and known[name].node != settings.node:
+            allowed = f"node {known[name].node} hands its runs in: add it there"
+            raise InvalidInput("engine", SLURM, allowed)
+    with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
+        for pool in found.pools:
+            about = (
+                f"Partition {pool.name} of Slurm {found.version}, by submit host {settings.node}"
+            )
+            server.have_pool(names[pool.name], like=settings.pool, about=about)
+            server.offer_in(names[pool.name])
+    pools = [(names[pool.name], pool) for pool in found.pools]
+    site.ledger.engines.keep(SLURM, settings.node, pools)
+    follower_daemon(settings).stop(signal.SIGTERM, 10.0)  # it goes by the pools of its start
+    start_follower(settings, say)
+    return found, names
+
+
+def lead_to_engine(site: Site, say: Callable[[str], None]) -> None:
+    """Have all runs go to Slurm, and none to this machine: it is a submit host and no more.
+
+    Raises:
+        EngineAway: No Slurm answers here.
+        InvalidInput: This user sees no partition, or another node is the submit host.
+    """
+    found, names = add_engine(site, say)
+    settings = site.settings
+    default = next((pool for pool in found.pools if pool.is_default), found.pools[0])
+    with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
+        server.lead_to(names[default.name])
+    why = "it is the submit host of Slurm: its runs go there"
+    site.ledger.nodes.set_state(settings.node, NodeState.DRAINING, why)
+    say(f"runs go to Slurm; those that name no pool to {names[default.name]}")
+
+
+def _name(pool: EnginePool, taken: set[str]) -> str:
+    """Of the work pool that stands for it: its own, unless nodes of the site have that."""
+    return pool.name if pool.name not in taken else f"{SLURM}-{pool.name}"
+
+
+def look_at(site: Site, pools: dict[str, EnginePoolRecord]) -> tuple[bool, str]:
+    """Whether the engine answers here, and has what the *pools* of this submit host stand for."""
+    found = open_engine(site).inspect()
+    names = {pool.name for pool in found.pools}
+    gone = sorted(name for name, each in pools.items() if each.has.name not in names)
+    if gone:
+        return False, f"Slurm has no partition any more for pool {', '.join(gone)}"
+    down = sorted(pool.name for pool in found.pools if not pool.is_up)
+    said = [f"Slurm {found.version}: pools {', '.join(sorted(pools))}"]
+    said += [f"partitions that start nothing: {', '.join(down)}"] if down else []
+    return True, "; ".join([*said, *found.lacks])

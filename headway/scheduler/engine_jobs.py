@@ -1,0 +1,78 @@
+"""All jobs of this site on one engine, asked for by one question for all of its pools."""
+
+import logging
+import math
+import threading
+
+from headway.engine.pace import pause_s
+from headway.engine.port import Engine, Job, Phase, Request
+from headway.errors import EngineAway
+from headway.site import Site
+
+log = logging.getLogger(__name__)
+
+_AFTER_END_S = 2.0
+"""Once its own record tells of the end of a job, nobody need wait for long to hear the same."""
+_ALIVE = frozenset({Phase.RUNNING, Phase.ENDING, Phase.SUSPENDED})
+
+
+class EngineJobs:
+    """What an engine said last of its jobs. Its methods may be called from any thread."""
+
+    def __init__(self, engine: Engine, site: Site) -> None:
+        """Nothing was asked yet."""
+        self.engine = engine
+        self.questions = 0
+        """How often it was asked."""
+        self._clock = site.clock
+        self._jobs: dict[str, Job] = {}
+        self._next_s = -math.inf
+        self._asked_s = -math.inf
+        self._failures = 0
+        self._lock = threading.Lock()
+
+    def now(self) -> dict[str, Job]:
+        """By key, as they were told last: asked for as often as people want, and others bear.
+
+        Raises:
+            EngineAway: It has not answered yet.
+        """
+        with self._lock:
+            if self._clock.monotonic_s() >= self._due_s():
+                self._ask()
+            return dict(self._jobs)
+
+    def _due_s(self) -> float:
+        alive = (key for key, job in self._jobs.items() if job.phase in _ALIVE)
+        if not self._failures and any(self.engine.used(key) is not None for key in alive):
+            return min(self._next_s, self._asked_s + _AFTER_END_S)
+        return self._next_s
+
+    def _ask(self) -> None:
+        began_s = self._clock.monotonic_s()
+        try:
+            self._jobs = {job.key: job for job in self.engine.jobs()}
+            self._failures = 0
+            self.questions += 1
+        except EngineAway as away:
+            self._failures += 1
+            if self._failures == 1:
+                log.warning("%s", away)
+            if not self.questions:
+                raise
+        finally:
+            self._asked_s = self._clock.monotonic_s()
+            self._next_s = self._asked_s + pause_s(self._asked_s - began_s, self._failures)
+
+    def hand_in(self, request: Request) -> str:
+        """Hand it in; the engine's name for it. See `Engine.submit`."""
+        engine_id = self.engine.submit(request).engine_id
+        with self._lock:  # the next answer has it
+            self._jobs.setdefault(request.key, Job(request.key, 0, engine_id, Phase.WAITING))
+        return engine_id
+
+    def forget(self, key: str) -> None:
+        """Let go of a job that has ended, and of the engine's files of it."""
+        self.engine.forget(key)
+        with self._lock:
+            self._jobs.pop(key, None)

@@ -1,0 +1,218 @@
+"""The follower's rounds over a pool of an engine, with the fake engine and a real ledger."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.engine.place import Place
+from headway.engine.port import Phase
+from headway.ledger.records import RunRecord
+from headway.model.run import ExitKind, RunState
+from headway.scheduler.engine_jobs import EngineJobs
+from headway.scheduler.engine_queue import EngineQueue
+from headway.settings import Settings
+from headway.site import Site
+from headway.testing.engine import POOL, FakeCluster, FakeEngine
+from headway.this_node import join_site
+from tests.support.postgresql import with_ledger
+
+pytestmark = pytest.mark.usefixtures("often")
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.scheduler.engine_jobs.pause_s", lambda took_s, failures: 0.0)
+
+
+class Follower:
+    """A queue, and rounds of it until something is so."""
+
+    def __init__(self, home: Path) -> None:
+        settings = Settings(home=home, runtime="process", node="here")
+        self.cluster = FakeCluster()
+        node = Site(settings, SystemClock())
+        join_site(node)
+        self.site = node.of_pool(POOL)
+        self.begin_anew()
+        found = self.jobs.engine.inspect().pools
+        self.site.ledger.engines.keep("slurm", "here", [(POOL, found[0])])
+
+    def begin_anew(self) -> None:
+        """As after its process was killed."""
+        engine = FakeEngine(Place(self.site.settings.slurm_dir), "s", SystemClock())
+        engine.cluster = self.cluster
+        self.jobs = EngineJobs(engine, self.site)
+        self.queue = EngineQueue(self.site, self.jobs)
+        self.site.worker_token += "x"
+        self.queue.contend(reaches_prefect=True)
+
+    def enqueue(self, run_id: str, *command: str, **job: Any) -> None:
+        document = {
+            "name": "j",
+            "owner": "o",
+            "team": "t",
+            "image": "i",
+            "command": list(command),
+            "resources": {"cpus": 1, "host_memory": "64MiB"},
+        } | job
+        self.site.ledger.runs.enqueue(
+            run_id, document, name=run_id, owner="o", team="t", pool=POOL, priority=0,
+            submitted_at=self.site.ledger.now(),
+        )  # fmt: skip
+
+    def run(self, run_id: str) -> RunRecord:
+        return self.site.ledger.runs.get(run_id)
+
+    def until(self, so: Callable[[], object]) -> None:
+        end_s = time.monotonic() + PATIENCE_S
+        while not so():
+            assert time.monotonic() < end_s, self.site.ledger.runs.waiting(POOL)
+            self.queue.run_pass()
+            time.sleep(0.05)
+
+    def ended(self, run_id: str) -> RunRecord:
+        self.until(lambda: self.run(run_id).state is RunState.ENDED)
+        return self.run(run_id)
+
+    def running(self, run_id: str) -> RunRecord:
+        self.until(lambda: self.run(run_id).state is RunState.RUNNING)
+        return self.run(run_id)
+
+
+@pytest.fixture
+def follower(tmp_path: Path) -> Iterator[Follower]:
+    found = Follower(with_ledger(tmp_path))
+    yield found
+    found.cluster.end()
+    found.site.ledger.close()
+
+
+def sh(text: str) -> tuple[str, str, str]:
+    return "sh", "-c", text
+
+
+def test_a_run_is_handed_in_followed_and_learnt_of(follower: Follower) -> None:
+    out = (
+        'echo "epoch 1/2 loss 0.5"; echo m > $HEADWAY_OUTPUTS/model; sleep 2; echo $HEADWAY_ATTEMPT'
+    )
+    follower.enqueue("r1", *sh(out))
+    run = follower.ended("r1")
+    assert run.exit is not None
+    assert (run.exit.kind, run.exit.code) == (ExitKind.OK, 0)
+    assert run.measurement is not None
+    assert run.measurement.host_peak_bytes
+    folder = follower.site.settings.runs_dir / "r1"
+    assert (folder / "outputs/model").read_text() == "m\n"
+    assert (folder / "log/attempt-1.log").read_text() == "epoch 1/2 loss 0.5\n1\n"
+    assert follower.site.ledger.progress.latest("r1") is not None
+    assert [(step.name, step.state) for step in follower.site.ledger.steps.of_run("r1")] == [
+        (name, "done") for name in ("stage_data", "admit", "train", "update_estimates", "clean_up")
+    ]
+    follower.queue.run_pass()
+    assert follower.jobs.engine.jobs() == ()  # its files of it are let go of
+    assert len(follower.site.ledger.traces.all()) == 1
+    follower.enqueue("r2", *sh(out))
+    follower.ended("r2")
+    asked = follower.cluster.entries()[-1].request
+    assert asked.time_limit_s == 310.0  # the least, with its grace: by what was learnt
+
+
+def test_a_user_ends_it_wherever_it_is(follower: Follower) -> None:
+    from headway.gateway.cancel import cancel_in_ledger
+
+    for run_id in ("w", "r"):
+        follower.enqueue(run_id, *sh("sleep 300"))
+    follower.running("r")
+    for run_id in ("w", "r"):
+        cancel_in_ledger(follower.site.ledger, run_id, "by me")
+    follower.until(lambda: not follower.jobs.engine.jobs())
+    assert all(each.phase is Phase.ENDED for each in follower.cluster.entries())
+    assert follower.run("r").exit.kind is ExitKind.CANCELLED  # type: ignore[union-attr]
+
+
+def test_what_others_do_with_the_engines_own_commands_is_told(follower: Follower) -> None:
+    follower.cluster.slots = 0
+    follower.enqueue("r", *sh("sleep 300"))
+    follower.until(follower.cluster.entries)
+    job = follower.cluster.entries()[0].engine_id
+    follower.until(lambda: "nothing is free" in follower.run("r").reason)
+    follower.cluster.hold(job)
+    follower.until(lambda: "held" in follower.run("r").reason)
+    follower.cluster.slots = 4
+    follower.cluster.release(job)
+    follower.running("r")
+    follower.cluster.slots = 0
+    follower.cluster.requeue(job)
+    follower.until(lambda: follower.run("r").state is RunState.WAITING)
+    assert "again" in follower.run("r").reason
+    follower.cluster.slots = 4
+    assert follower.running("r").attempt == 1
+    follower.cluster.cancel(job)
+    exit_ = follower.ended("r").exit
+    assert exit_ is not None
+    assert exit_.kind is ExitKind.CANCELLED
+    assert "somebody" in exit_.message
+
+
+def test_one_ended_at_a_limit_that_nobody_named_gets_twice_the_time(follower: Follower) -> None:
+    follower.enqueue("r", *sh("sleep 300"), retries=1, stop_grace="1s")
+    follower.until(follower.cluster.entries)
+    for entry in follower.cluster.entries():
+        object.__setattr__(entry.request, "time_limit_s", 1.0)
+    follower.until(lambda: follower.run("r").attempt == 2)
+    assert follower.run("r").demand_override == {"time_limit_s": 2.0}
+
+
+def test_no_run_is_handed_in_twice_and_none_is_lost(follower: Follower, tmp_path: Path) -> None:
+    for at in range(10):
+        follower.enqueue(f"r{at}", *sh(f"echo x >> {tmp_path}/count-{at}"))
+    for _ in range(20):  # killed after its engine has taken one, before anybody noted that
+        hand_in = follower.jobs.engine._hand_in
+
+        def die(*words: Any, hand_in: Any = hand_in) -> str:
+            hand_in(*words)
+            raise KeyboardInterrupt
+
+        follower.jobs.engine._hand_in = die  # type: ignore[method-assign]
+        with suppress(KeyboardInterrupt):
+            follower.queue.run_pass()
+        follower.begin_anew()
+    for at in range(10):
+        run = follower.ended(f"r{at}")
+        assert run.exit is not None
+        assert run.exit.kind is ExitKind.OK
+        assert (tmp_path / f"count-{at}").read_text() == "x\n"
+
+
+def test_an_engine_that_is_away_loses_nothing(follower: Follower) -> None:
+    follower.enqueue("r", *sh("sleep 1"))
+    follower.running("r")
+    follower.cluster.is_away = True
+    for _ in range(3):
+        follower.queue.run_pass()
+    assert follower.run("r").state is RunState.RUNNING
+    follower.cluster.is_away = False
+    assert follower.ended("r").exit.kind is ExitKind.OK  # type: ignore[union-attr]
+
+
+def test_what_the_pool_cannot_have_is_refused_before_the_queue(follower: Follower) -> None:
+    follower.enqueue("r", "x", resources={"cpus": 1, "host_memory": "9TiB"})
+    exit_ = follower.ended("r").exit
+    assert exit_ is not None
+    assert exit_.kind is ExitKind.REFUSED
+    assert "resources.host_memory" in exit_.message
+    assert not follower.cluster.entries()
+
+
+def test_a_run_that_follows_another_one_comes_after_it(follower: Follower) -> None:
+    follower.enqueue("a", *sh("sleep 1"))
+    follower.enqueue("b", *sh(":"), after={"run": "a", "when": "ok"})
+    follower.running("a")
+    assert "waits for run a" in follower.run("b").reason
+    assert follower.ended("b").exit.kind is ExitKind.OK  # type: ignore[union-attr]
