@@ -50,6 +50,7 @@ def _limit(user: list[int] | None) -> None:
         resource.RLIMIT_CPU: _MOST_CPU_S,
         resource.RLIMIT_FSIZE: 0,
         resource.RLIMIT_NOFILE: _MOST_FILES,
+        resource.RLIMIT_NPROC: 0,  # nothing of it outlives it; nor does it start threads
     }
     for which, most in limits.items():
         resource.setrlimit(which, (most, most))

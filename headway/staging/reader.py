@@ -46,6 +46,8 @@ _NONE_OF_THE_MACHINES = {
     "HOME": "/nonexistent",  # ~/.aws, ~/.config/gcloud, ~/.azure, ~/.config/fsspec
     "AWS_EC2_METADATA_DISABLED": "true",
     "NO_GCE_CHECK": "true",
+    "OMP_NUM_THREADS": "1",  # one core, and it may be forbidden to start threads
+    "OPENBLAS_NUM_THREADS": "1",
 }
 """Storages look there for credentials of the machine where they are given none."""
 
