@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,7 +44,7 @@ from tests.support.site import live_site, sleeper  # noqa: E402
 
 DEMAND = Demand(16 * GIB)
 JOB = {"name": "sweep", "image": "i:1", "command": ["true"]}
-WHOSE = {"owner": "me", "team": "default", "pool": "gpu", "queue": "default"}
+WHOSE: dict[str, Any] = {"owner": "me", "team": "default", "pool": "gpu", "queue": "default"}
 
 
 def main() -> None:

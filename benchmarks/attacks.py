@@ -344,7 +344,7 @@ def _pss_bytes(pid: int) -> int:
     return 0
 
 
-def attacked(target: Target, name: str) -> multiprocessing.Process:
+def attacked(target: Target, name: str) -> multiprocessing.process.BaseProcess:
     """A process of its own that does this attack until it is killed."""
 
     def attack() -> None:
@@ -359,7 +359,7 @@ def attacked(target: Target, name: str) -> multiprocessing.Process:
 def prepared(site: LiveSite) -> tuple[Target, Watched]:
     """The member's run, and who is attacked."""
     ledger = Ledger.open(site.ledger_url())
-    of = SimpleNamespace(ledger=ledger)
+    of: Any = SimpleNamespace(ledger=ledger)
     member, watcher = (
         bearer(of, "eve", "speech", MEMBER),
         bearer(of, "bob", "speech", {Scope.WATCH}),

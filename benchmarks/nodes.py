@@ -155,9 +155,6 @@ def be_node(name: str, scratch: Path) -> None:
     home = scratch / name
     os.environ |= {"HEADWAY_NODE": name, "HEADWAY_HOME": str(home)}
     site = FakeSite(read_settings(), SystemClock())
-    gpu_node.current_site = lambda _: site  # type: ignore[assignment]
-    gpu_node.have_fork_server = lambda *_: None  # type: ignore[assignment]
-
     programs = ThreadPoolExecutor(8)
 
     def begin(_: Path, program: Program) -> Forked:
@@ -178,8 +175,14 @@ def be_node(name: str, scratch: Path) -> None:
             os.eventfd_write(over, 1)
             os.close(over)
 
-    gpu_node.fork = begin
-    gpu_node.status_of = lambda *_: 0
+    fakes = {
+        "current_site": lambda _: site,
+        "have_fork_server": lambda *_: None,
+        "fork": begin,
+        "status_of": lambda *_: 0,
+    }
+    for own, fake in fakes.items():
+        setattr(gpu_node, own, fake)
 
     class FakeNode(gpu_node.GpuNodeWorker):
         type = "fake-gpu-node"
@@ -351,8 +354,8 @@ class Used:
 def bench(scratch: Path, asked: argparse.Namespace) -> Iterator[Bench]:
     """PostgreSQL, a Prefect server, and a process that forks workers."""
     let_through(scratch)
-    options = ("-c", "max_connections=600", "-c", "shared_preload_libraries=pg_stat_statements")
-    options += ("-c", "pg_stat_statements.max=10000", "-c", "pg_stat_statements.track_utility=off")
+    options = ["-c", "max_connections=600", "-c", "shared_preload_libraries=pg_stat_statements"]
+    options += ["-c", "pg_stat_statements.max=10000", "-c", "pg_stat_statements.track_utility=off"]
     with ExitStack() as stack:
         server = stack.enter_context(postgresql.server(*options))
         ledger_url, prefect_url = (postgresql.new_database(server) for _ in range(2))
@@ -462,16 +465,14 @@ def gaps(ledger: Ledger, before: set[str]) -> tuple[list[float], list[float]]:
 
     Of runs that are not of those *before*.
     """
-    same = (AttemptRow.run_id == LeaseRow.run_id) & (AttemptRow.attempt == LeaseRow.attempt)
+    same = col(AttemptRow.run_id) == col(LeaseRow.run_id)
+    same &= col(AttemptRow.attempt) == col(LeaseRow.attempt)
+    on_gpu = col(LeaseRow.lease_id) == col(LeaseGpuRow.lease_id)
     with ledger._database.reading() as session:  # noqa: SLF001 - what no command shows
-        rows = session.exec(
-            select(
-                LeaseGpuRow.uuid, LeaseRow.granted_at, AttemptRow.started_at, LeaseRow.released_at,
-                LeaseRow.run_id,
-            )
-            .join(LeaseRow, LeaseRow.lease_id == LeaseGpuRow.lease_id)
-            .join(AttemptRow, same)
-        ).all()  # fmt: skip
+        query = select(LeaseGpuRow.uuid, LeaseRow.granted_at, AttemptRow.started_at).add_columns(
+            col(LeaseRow.released_at), col(LeaseRow.run_id)
+        )
+        rows = session.execute(query.join(LeaseRow, on_gpu).join(AttemptRow, same)).all()
     slots: dict[str, list[Sequence[Any]]] = {}
     for uuid, *times, run_id in rows:
         if run_id not in before:

@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from headway.model.lease import Demand, GpuGrant, Lease, Sharing
 from headway.model.node import Capacity, Gpu, Node
@@ -38,7 +39,7 @@ def _site() -> tuple[list[NodeView], list[RunningRun]]:
             run = f"run-{n}-{g}"
             grant = GpuGrant(f"{n}-{g}", 16 * GIB, Sharing.SHARED, 0.7)
             end = NOW + timedelta(minutes=random.randrange(600))
-            more = {"granted_at": NOW - timedelta(hours=1), "expires_at": NOW}
+            more: Any = {"granted_at": NOW - timedelta(hours=1), "expires_at": NOW}
             leases.append(
                 Lease(g, run, 1, f"n{n}", "t", GIB, 1.0, (grant,), {}, **more, predicted_end_at=end)
             )

@@ -208,7 +208,7 @@ TUNED: dict[str, Family] = {
 
 def mixture(rng: Rng, n: int) -> Draw:
     """A long slow start, heavy tails, validations, and rare hiccups, all at once."""
-    slow = int(min(rng.integers(3, 21), n // 20))
+    slow = min(int(rng.integers(3, 21)), n // 20)
     factors = np.concatenate(([rng.uniform(50, 400)], np.geomspace(rng.uniform(2, 60), 1.1, slow)))
     sd, period = rng.uniform(0.01, 0.15), int(rng.integers(50, 501))
     length, rate = period * rng.uniform(0.02, 0.4), rng.uniform(0, 0.004)

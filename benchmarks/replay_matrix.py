@@ -169,7 +169,8 @@ def main() -> None:
     parser.add_argument("--conservative", action="store_true", help="conservative backfill too")
     given = parser.parse_args()
     pairs = (knob.split("=") for knob in given.knobs)
-    settings = replace(PolicySettings(), **{name: float(value) for name, value in pairs})
+    knobs: dict[str, Any] = {name: float(value) for name, value in pairs}
+    settings = replace(PolicySettings(), **knobs)
     types = {"job_id": str, "team": str}
     a, b = (pd.read_csv(path, dtype=types) for path in (given.a, given.b))
     rivals = [SLURM, ALIKE, *([CONSERVATIVE] if given.conservative else [])]

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from prefect.settings import PREFECT_WORKER_QUERY_SECONDS  # noqa: E402
-from sqlmodel import select  # noqa: E402
+from sqlmodel import col, select  # noqa: E402
 
 from headway.ledger import Ledger  # noqa: E402
 from headway.ledger.tables import LeaseGpuRow, LeaseRow, RunRow  # noqa: E402
@@ -90,7 +90,7 @@ def _gaps(ledger: Ledger) -> tuple[list[float], int]:
     with ledger._database.transaction() as session:  # noqa: SLF001 - what no command shows
         rows = session.exec(
             select(LeaseGpuRow.uuid, LeaseRow.granted_at, LeaseRow.released_at).join(
-                LeaseRow, LeaseRow.lease_id == LeaseGpuRow.lease_id
+                LeaseRow, col(LeaseRow.lease_id) == col(LeaseGpuRow.lease_id)
             )
         ).all()
         runs = session.exec(select(RunRow.submitted_at, RunRow.exit_kind)).all()

@@ -33,7 +33,7 @@ from ruamel.yaml import YAML  # noqa: E402
 
 from benchmarks.zoo_data import MAKERS  # noqa: E402
 from headway import Client  # noqa: E402
-from headway.errors import HeadwayError, may_come_back  # noqa: E402
+from headway.errors import GatewayRefused, SiteUnreachable, may_come_back  # noqa: E402
 from headway.units import format_size  # noqa: E402
 
 TABLE = Path(__file__).with_name("zoo_programs.yaml")
@@ -147,11 +147,31 @@ def _git(source: dict[str, str], kept: Path, mirrors: Path | None, paths: Sequen
     bare = Path(mirrors) / f"{name}.git" if mirrors else kept / f"{name}.git"
     if not bare.exists():
         subprocess.run(["git", "init", "--quiet", "--bare", bare], check=True)
-        fetch = ["git", "--git-dir", bare, "fetch", "--quiet", "--depth", "1", address, commit]
+        fetch: list[str | Path] = [
+            "git",
+            "--git-dir",
+            bare,
+            "fetch",
+            "--quiet",
+            "--depth",
+            "1",
+            address,
+            commit,
+        ]
         subprocess.run(fetch, check=True)
     kept.mkdir(parents=True, exist_ok=True)
     archive = kept / "archive.tar"
-    words = ["git", "--git-dir", bare, "archive", "--output", archive, commit, "--", *paths]
+    words: list[str | Path] = [
+        "git",
+        "--git-dir",
+        bare,
+        "archive",
+        "--output",
+        archive,
+        commit,
+        "--",
+        *paths,
+    ]
     subprocess.run(words, check=True)
     return archive
 
@@ -182,7 +202,7 @@ def _asked(client: Client, run_id: str) -> dict[str, Any]:
     while True:
         try:
             return client.run(run_id)
-        except HeadwayError as error:
+        except (SiteUnreachable, GatewayRefused) as error:
             if not may_come_back(error):
                 raise
             time.sleep(LOOK_EVERY_S)
