@@ -30,7 +30,7 @@ def characters(folder: Path) -> None:
 
 def wheel(folder: Path, package: str) -> None:
     """A wheel of a package that has none at its index, since environments are made of wheels."""
-    words = ["wheel", "--quiet", "--no-deps", "--wheel-dir", folder, package]
+    words = ["wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), package]
     subprocess.run([sys.executable, "-m", "pip", *words], check=True)
 
 
