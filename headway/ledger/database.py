@@ -154,6 +154,7 @@ class Database:
         self._of_one_moment = engine.execution_options(**one_moment)
         # READ COMMITTED shows each question another moment in any case: without a transaction
         # around them two of three statements that the database gets are spared.
+        self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._readers = engine.execution_options(isolation_level="AUTOCOMMIT")
         event.listen(self._readers, "before_cursor_execute", _must_read)
 
@@ -170,6 +171,19 @@ class Database:
             LedgerError: It was to write.
         """
         with self._session(self._of_one_moment if one_moment else self._readers) as session:
+            yield session
+
+    @contextmanager
+    def one_statement(self) -> Iterator[Session]:
+        """For a single statement that writes, which is committed as it ends.
+
+        Who is stopped behind it holds no row, as it would until the COMMIT of a transaction.
+
+        Raises:
+            LedgerUnreachable: As `transaction`.
+            LedgerError: As there.
+        """
+        with self._session(self._alone) as session:
             yield session
 
     @contextmanager

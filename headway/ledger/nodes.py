@@ -113,7 +113,7 @@ class Nodes(Repository):
         """Keep the newest reading; False when another worker took the node over."""
         own = col(NodeRow.name) == name, col(NodeRow.worker_token) == token_digest(worker_token)
         newest = update(NodeRow).where(*own).values(reading=reading, heartbeat_at=db_now())
-        with self._database.transaction() as session:
+        with self._database.one_statement() as session:
             return session.execute(newest.returning(col(NodeRow.name))).first() is not None
 
     def get(self, name: str) -> NodeRecord | None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 
 from headway.errors import LedgerUnreachable, SchemaMismatch
 from headway.ledger import Ledger, database
 from headway.model.lease import Demand, Lease, Sharing, Wait
-from headway.model.node import Capacity, Gpu, Node
+from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading
 from headway.model.run import Measurement, RunState
 from headway.units import GIB
 from tests.support import ledger_faults as faults
@@ -282,3 +282,21 @@ def test_an_upgrade_killed_at_any_statement_keeps_live_leases(
 def _connect_often(url: str, stack: ExitStack) -> None:
     for _ in range(20):
         stack.enter_context(psycopg.connect(url))
+
+
+def test_whoever_is_stopped_behind_a_heartbeat_keeps_no_grant_waiting(ledger: Ledger) -> None:
+    engine, held = ledger.nodes._database.engine, list[str]()
+    address = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    ask = "SELECT name FROM node WHERE name = 'worker-node' FOR UPDATE NOWAIT"
+
+    def look(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if statement.startswith("UPDATE node"):
+            with psycopg.connect(address) as other:
+                held.append(other.execute(ask).statusmessage or "")
+
+    node = Node("worker-node", "gpu", Capacity(4.0, 8 * GIB, ()))
+    ledger.nodes.register(node, boot_id="boot", worker_token="worker")
+    event.listen(engine, "after_cursor_execute", look)
+    reading = NodeReading(ledger.now(), HostReading(4 * GIB, GIB, 0.1, GIB))
+    assert ledger.nodes.heartbeat("worker-node", "worker", reading)
+    assert held == ["SELECT 1"]
