@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,9 +75,7 @@ def main() -> None:
         elif part == "grid":
             for count in (200, 500):
                 print(f"\n{count} rows\n")
-                table(
-                    lambda seed, n=count: made_grid(n, seed), [CHAMPION], None, asked.seeds, tables
-                )
+                table(partial(made_grid, count), [CHAMPION], None, asked.seeds, tables)
         elif part == "night":
             night(traces, tables, asked.count)
         elif part == "speed_up":
