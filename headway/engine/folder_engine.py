@@ -88,7 +88,9 @@ class FolderEngine(ABC):
         # First those that are known: what is handed in meanwhile is in neither.
         noted = {key: name for key in self._place.known() if (name := self._place.noted(key))}
         queue = self._queue()
-        keys = sorted({*noted, *queue} & {*self._place.known()})  # it may be forgotten meanwhile
+        known = {*self._place.known()}  # it may be forgotten meanwhile
+        lives = {key for key, found in queue.items() if _alive(found)}  # its folder seen or not
+        keys = sorted(({*noted, *queue} & known) | lives)
         return tuple(
             job for key in keys for job in self._told(key, queue.get(key, {}), noted.get(key, ""))
         )
@@ -132,7 +134,8 @@ class FolderEngine(ABC):
         all_marked = place.is_cancelled(key)
         # Of a key that was taken twice the one that runs counts: its wrapper has noted its id.
         names = (engine_id, min((each for each, _ in queue), default=""))
-        for member in place.members(key):
+        theirs = sorted({member for _, member in queue})
+        for member in place.members(key) if place.was_tried(key) else theirs:
             has_files = member in touched
             record = place.record(key, member) if has_files else None
             kept = place.seen(key, member) if has_files else None
@@ -164,6 +167,11 @@ class FolderEngine(ABC):
                 said += f"ended otherwise ({', '.join(known)})" if known else "is not known"
                 raise EngineRefused(self.name, request.key, said)
         return found
+
+
+def _alive(found: Mapping[tuple[str, int], Seen]) -> list[str]:
+    """The engine's ids of those that have not ended."""
+    return sorted(name for (name, _), seen in found.items() if seen.phase is not Phase.ENDED)
 
 
 def as_wished(when: When, ends: Sequence[ExitKind]) -> bool:

@@ -29,6 +29,7 @@ class EngineJobs:
         self._next_s = -math.inf
         self._asked_s = -math.inf
         self._failures = 0
+        self._away = EngineAway("the engine", "jobs", "it was not asked yet")
         self._lock = threading.Lock()
 
     def now(self) -> dict[str, Job]:
@@ -40,6 +41,8 @@ class EngineJobs:
         with self._lock:
             if self._clock.monotonic_s() >= self._due_s():
                 self._ask()
+            if not self.questions:  # no job is known, nor that there is none
+                raise self._away.with_traceback(None)
             return dict(self._jobs)
 
     def _due_s(self) -> float:
@@ -58,8 +61,7 @@ class EngineJobs:
             self._failures += 1
             if self._failures == 1:
                 log.warning("%s", away)
-            if not self.questions:
-                raise
+            self._away = away
         finally:
             self._asked_s = self._clock.monotonic_s()
             self._next_s = self._asked_s + pause_s(self._asked_s - began_s, self._failures)

@@ -1,0 +1,34 @@
+"""Jobs as an engine and the shared folder have them, where one of both lacks something."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.engine.place import Place
+from headway.engine.port import Phase, Request
+from headway.testing.engine import POOL, FakeCluster, FakeEngine
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[FakeEngine]:
+    found = FakeEngine(Place(tmp_path), "s", SystemClock())
+    found.cluster = FakeCluster(slots=0)
+    yield found
+    found.cluster.end()
+
+
+def request(key: str = "r-1") -> Request:
+    return Request(key, key, POOL, ("true",), 1, 1)
+
+
+def test_a_job_whose_folder_is_not_seen_lives_while_the_engine_says_so(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    engine.submit(request())
+    shutil.rmtree(tmp_path / "r-1")
+    assert [(job.key, job.phase) for job in engine.jobs()] == [("r-1", Phase.WAITING)]
+    engine.cluster.cancel("1")
+    assert engine.jobs() == ()
