@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from headway.engine.decide import Side, decide
-from headway.engine.port import Job
+from headway.engine.port import Job, Phase
 from headway.errors import EngineAway, HeadwayError, LeaseLost, LedgerUnreachable
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
@@ -69,6 +69,8 @@ class EngineQueue(PoolQueue):
         self._end_in_vain(seen)
         under_way = ledger.engines.under_way(self._pool)
         waiting = list(self._foreseen(seen, gates))
+        known = {_key(record) for record in (*under_way, *waiting)}
+        self._let_go(jobs, known)
         barred = _barred(seen, waiting, under_way, jobs, gates)
         for record in under_way:
             self._look_after(record, Side.UNDER_WAY, jobs.get(_key(record)))
@@ -77,7 +79,6 @@ class EngineQueue(PoolQueue):
                 self._round.tell(record, wait.reason, None)
             else:
                 self._look_after(record, Side.WAITS, jobs.get(_key(record)))
-        self._let_go(jobs, {_key(record) for record in (*under_way, *waiting)})
         return self._round.end()
 
     def _foreseen(self, seen: PoolSnapshot, gates: Gates) -> Iterator[RunRecord]:
@@ -131,6 +132,7 @@ def _barred(
 ) -> dict[str, Wait]:
     """Which of those that *wait*, and were not handed in, are not to be now, and why."""
     there = [*under_way, *(record for record in waiting if _key(record) in jobs)]
+    live = {run_of(key)[0]: job for key, job in jobs.items() if job.phase is not Phase.ENDED}
     counts = QueueCounts.of(there)
     of_arrays = Counter(record.array_id for record in there)
     found: dict[str, Wait] = {}
@@ -142,6 +144,9 @@ def _barred(
         shut = gates.pool_paused or record.queue in gates.paused
         if isinstance(said, Wait):
             found[record.run_id] = said
+        elif (before := live.get(record.run_id)) is not None:  # they share a checkpoint
+            why = f"job {before.engine_id} of its attempt before is being stopped"
+            found[record.run_id] = Wait(Resource.TURN, why)
         elif shut or not counts.may_start(record.queue, gates):
             found[record.run_id] = _PAUSED
         elif array and of_arrays[array] >= most:

@@ -12,7 +12,7 @@ from headway.clock import SystemClock
 from headway.engine.place import Place
 from headway.engine.port import Phase
 from headway.ledger.records import RunRecord
-from headway.model.run import ExitKind, RunState
+from headway.model.run import Exit, ExitKind, RunState
 from headway.scheduler.engine_jobs import EngineJobs
 from headway.scheduler.engine_queue import EngineQueue
 from headway.settings import Settings
@@ -134,6 +134,27 @@ def test_a_user_ends_it_wherever_it_is(follower: Follower) -> None:
     follower.until(lambda: not follower.jobs.engine.jobs())
     assert all(each.phase is Phase.ENDED for each in follower.cluster.entries())
     assert follower.run("r").exit.kind is ExitKind.CANCELLED  # type: ignore[union-attr]
+
+
+def test_an_attempt_waits_until_the_job_of_the_one_before_has_ended(
+    follower: Follower, tmp_path: Path
+) -> None:
+    ends = f"trap 'until [ -e {tmp_path}/go ]; do sleep 0.1; done; exit 0' TERM; echo up; "
+    follower.enqueue("r", *sh(ends + "while :; do sleep 0.1; done"), stop_grace="60s")
+    first = follower.running("r")
+    log = follower.site.settings.runs_dir / "r/log/attempt-1.log"
+    follower.until(lambda: log.exists() and log.read_text())
+    why = Exit(ExitKind.CANCELLED, None, "suspended by me")
+    follower.site.ledger.runs.suspend(first.unleased, why)
+    follower.site.ledger.runs.resume("r")
+    for _ in range(3):
+        follower.queue.run_pass()
+    assert "attempt before" in follower.run("r").reason
+    (one,) = follower.cluster.entries()
+    assert one.phase is Phase.RUNNING
+    (tmp_path / "go").touch()
+    assert follower.running("r").attempt == 2
+    assert one.phase is Phase.ENDED
 
 
 def test_what_others_do_with_the_engines_own_commands_is_told(follower: Follower) -> None:
