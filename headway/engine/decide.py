@@ -72,18 +72,22 @@ _TABLE: dict[Side, dict[Phase | None, tuple[Do, ...]]] = {
 
 def decide(side: Side, job: Job | None) -> tuple[Do, ...]:
     """What to do about a run on that *side* whose job is *job*; None where there is none."""
-    if side is Side.WAITS and job is not None and job.phase is Phase.ENDED:
-        return _ended_in_line(job)
+    if side is Side.WAITS and job is not None:
+        if job.phase is Phase.ENDED:
+            return _ended_in_line(job)
+        if job.is_cancelled:  # for a suspension that is over: it is handed in anew behind its end
+            return Do.STOP, Do.TELL
     return _TABLE[side][None if job is None else job.phase]
 
 
 def _ended_in_line(job: Job) -> tuple[Do, ...]:
     """Its job has ended while the ledger still had the run wait."""
-    if job.nodes or job.ended_at:
-        return Do.BEGIN, Do.CONCLUDE, Do.FORGET
-    # It was stopped when its user had suspended it, or the engine lost it: it never began.
-    anew = job.end is None or job.end.message == BY_USER
-    return (Do.FORGET, Do.HAND_IN) if anew else (Do.CONCLUDE, Do.FORGET)
+    # Its user, who wants it to go on, had suspended it: that end is not the run's.
+    stopped = job.is_cancelled if job.end is None else job.end.message == BY_USER
+    began = job.nodes or job.ended_at
+    if stopped or (job.end is None and not began):  # or the engine lost it
+        return Do.FORGET, Do.HAND_IN
+    return (Do.BEGIN, Do.CONCLUDE, Do.FORGET) if began else (Do.CONCLUDE, Do.FORGET)
 
 
 def end_of(job: Job | None) -> Exit:

@@ -6,6 +6,7 @@ nothing is handed in twice, and that an end is known when the queue has forgotte
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -73,8 +74,8 @@ class FolderEngine(ABC):
             if place.began(key):
                 return Submitted(key, place.noted(key), is_new=False)
             if place.was_tried(key):  # what has not begun may be there, or lost
-                engine_id = min((each for each, _ in self._queue().get(key, {})), default="")
-                if engine_id:
+                # One that has ended and left nothing here was another try's, which was let go of.
+                for engine_id in _alive(self._queue().get(key, {})):
                     place.note(key, engine_id)
                     return Submitted(key, engine_id, is_new=False)
             ids = self._follows(request)
@@ -90,7 +91,7 @@ class FolderEngine(ABC):
         queue = self._queue()
         known = {*self._place.known()}  # it may be forgotten meanwhile
         lives = {key for key, found in queue.items() if _alive(found)}  # its folder seen or not
-        keys = sorted(({*noted, *queue} & known) | lives)
+        keys = sorted((noted.keys() & known) | lives)
         return tuple(
             job for key in keys for job in self._told(key, queue.get(key, {}), noted.get(key, ""))
         )
@@ -133,7 +134,7 @@ class FolderEngine(ABC):
         grace_s, touched = place.grace_s(key), place.touched(key)
         all_marked = place.is_cancelled(key)
         # Of a key that was taken twice the one that runs counts: its wrapper has noted its id.
-        names = (engine_id, min((each for each, _ in queue), default=""))
+        names = (engine_id, *_alive(queue)[:1])
         theirs = sorted({member for _, member in queue})
         for member in place.members(key) if place.was_tried(key) else theirs:
             has_files = member in touched
@@ -145,6 +146,7 @@ class FolderEngine(ABC):
             seen = found[0] if found else None
             marked = all_marked or (has_files and place.is_cancelled(key, member))
             job = judged(key, member, seen, record, grace_s=grace_s, marked=marked, kept=kept)
+            job = replace(job, is_cancelled=marked)
             if seen is not None and job.end is not None and kept is None:
                 place.see(key, member, job.state, job.end)
             elif kept is not None and job.phase is not Phase.ENDED:

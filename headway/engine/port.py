@@ -161,6 +161,8 @@ class Job:
     """As it is now: somebody may have changed it."""
     nodes: str = ""
     """Where it runs, as the engine writes it."""
+    is_cancelled: bool = False
+    """Whether `Engine.cancel` was asked to end it."""
 
 
 @dataclass(frozen=True, slots=True)

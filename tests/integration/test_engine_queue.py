@@ -157,6 +157,26 @@ def test_an_attempt_waits_until_the_job_of_the_one_before_has_ended(
     assert one.phase is Phase.ENDED
 
 
+def test_a_run_suspended_in_the_queue_is_handed_in_anew_once_resumed(follower: Follower) -> None:
+    follower.cluster.slots = 0
+    follower.enqueue("r", *sh(":"))
+    follower.until(follower.cluster.entries)
+    waiting = follower.run("r")
+    why = Exit(ExitKind.CANCELLED, None, "suspended by me")
+    follower.site.ledger.runs.suspend(waiting.unleased, why)
+    follower.jobs.engine._ask_to_stop, ask = lambda _: None, follower.jobs.engine._ask_to_stop  # type: ignore[method-assign]
+    follower.queue.run_pass()  # its mark is there, and the engine has not heard of it
+    follower.jobs.engine._ask_to_stop = ask  # type: ignore[method-assign]
+    follower.site.ledger.runs.resume("r")
+    follower.until(lambda: len(follower.cluster.entries()) > 1)
+    follower.cluster.slots = 4
+    run = follower.ended("r")
+    assert run.attempt == 1
+    assert run.exit is not None
+    assert run.exit.kind is ExitKind.OK
+    assert [each.kind for each in follower.cluster.entries()] == [ExitKind.CANCELLED, ExitKind.OK]
+
+
 def test_what_others_do_with_the_engines_own_commands_is_told(follower: Follower) -> None:
     follower.cluster.slots = 0
     follower.enqueue("r", *sh("sleep 300"))

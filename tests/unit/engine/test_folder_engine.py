@@ -32,3 +32,19 @@ def test_a_job_whose_folder_is_not_seen_lives_while_the_engine_says_so(
     assert [(job.key, job.phase) for job in engine.jobs()] == [("r-1", Phase.WAITING)]
     engine.cluster.cancel("1")
     assert engine.jobs() == ()
+
+
+def test_a_job_that_ended_before_its_key_was_forgotten_is_none_of_the_next_try(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    engine.submit(request())
+    engine.cancel([("r-1", 0)])
+    assert [(job.phase, job.is_cancelled) for job in engine.jobs()] == [(Phase.ENDED, True)]
+    engine.forget("r-1")
+    with engine._place.locked("r-1"):  # killed before the engine had it
+        engine._place.prepare(request(), "")
+    assert engine.jobs() == ()
+    assert engine.submit(request()).is_new
+    (tmp_path / "r-1/job").unlink()  # killed before that was noted
+    assert [(job.phase, job.engine_id) for job in engine.jobs()] == [(Phase.WAITING, "2")]
+    assert engine.submit(request()).engine_id == "2"
