@@ -5,6 +5,7 @@ other: whatever was left half done is seen here again, and done.
 """
 
 import enum
+import re
 
 from headway.engine.judge import BY_USER
 from headway.engine.port import Job, Phase
@@ -14,8 +15,10 @@ MORE_TIME = 2.0
 """Times as much time gets an attempt behind one that was ended at a limit that nobody had named."""
 LIMIT = "time_limit_s"
 """Name of that limit among what a run is given more of (`policy.demand.raised`)."""
-_PASSING = ("limit", "temporarily", "submitfailed", "try again")
+_PASSING = ("submit limit", "temporarily", "try again")
 """Words of a refusal that is over when other jobs of the same user are."""
+_NAMED = re.compile(r"\b(?:qos|assoc)\w*limit\b")
+"""A limit by Slurm's name, which is surer than the words behind it: those name several."""
 
 
 class Side(enum.StrEnum):
@@ -117,7 +120,10 @@ def more_time_s(
 
 def is_passing(said: str) -> bool:
     """Whether a refusal, in the engine's words, is over by itself."""
-    return any(word in said.lower() for word in _PASSING)
+    text = said.lower()
+    if named := _NAMED.findall(text):
+        return all("submit" in each for each in named)
+    return any(word in text for word in _PASSING)
 
 
 def about(job: Job) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from headway.engine.decide import Do, about, is_passing
 from headway.engine.port import Job
-from headway.errors import EngineRefused, LeaseLost
+from headway.errors import EngineAway, EngineRefused, LeaseLost
 from headway.ledger.engines import EnginePoolRecord
 from headway.ledger.records import RunRecord
 from headway.ledger.runs import Reason
@@ -41,6 +41,8 @@ class EngineRound:
         self._said: dict[str, str] = {}
         self._stopped: dict[str, int] = {}
         self._again: set[str] = set()
+        self._shut: tuple[int, str] | None = None
+        """Why the engine took none, and after how many of its answers; until it gives another."""
         self._do: Mapping[Do, Callable[[RunRecord, Job | None], None]] = {
             Do.HAND_IN: self._hand_in,
             Do.TELL: self._tell_job,
@@ -89,6 +91,9 @@ class EngineRound:
         self._news[record.run_id] = reason
 
     def _hand_in(self, record: RunRecord, _: Job | None) -> None:
+        if self._shut is not None and self._shut[0] == self._jobs.questions:
+            self.tell(record, self._shut[1], None)
+            return
         if self._handed_in >= _AT_ONCE:
             return
         self._handed_in += 1
@@ -102,13 +107,21 @@ class EngineRound:
         attempt.step("admit", StepState.RUNNING)
         try:
             engine_id = self._jobs.hand_in(request)
+        except EngineAway as error:
+            self._close(record, str(error))
+            return
         except EngineRefused as error:
             if is_passing(error.said):
-                self.tell(record, f"{self.pool.engine} takes no more now: {error.said}", None)
+                self._close(record, f"{self.pool.engine} takes no more now: {error.said}")
             else:
                 self._refuse(record, str(error))
             return
         log.info("run %s (%s) is job %s", record.name, record.run_id, engine_id)
+
+    def _close(self, record: RunRecord, why: str) -> None:
+        """Hand in no more until the engine has answered again: it would be the same for others."""
+        self._shut = self._jobs.questions, why
+        self.tell(record, why, None)
 
     def _refuse(self, record: RunRecord, why: str) -> None:
         exit_ = Exit(ExitKind.REFUSED, None, why)

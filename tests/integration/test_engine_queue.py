@@ -1,5 +1,6 @@
 """The follower's rounds over a pool of an engine, with the fake engine and a real ledger."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -10,7 +11,8 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.engine.place import Place
-from headway.engine.port import Phase
+from headway.engine.port import Phase, Request
+from headway.errors import EngineAway, EngineRefused
 from headway.ledger.records import RunRecord
 from headway.model.run import Exit, ExitKind, RunState
 from headway.scheduler.engine_jobs import EngineJobs
@@ -240,6 +242,35 @@ def test_an_engine_that_is_away_loses_nothing(follower: Follower) -> None:
     assert follower.run("r").state is RunState.RUNNING
     follower.cluster.is_away = False
     assert follower.ended("r").exit.kind is ExitKind.OK  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_once_the_engine_takes_none_no_other_is_tried_until_it_answers_again(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch, away: bool
+) -> None:
+    tries: list[str] = []
+    engine = follower.jobs.engine
+    hand_in = engine._hand_in
+    full = EngineRefused("the fake", "k", "QOSMaxSubmitJobPerUserLimit")
+
+    def busy(request: Request, *_: Any) -> str:
+        tries.append(request.key)
+        raise EngineAway("the fake", "submit", "busy") if away else full
+
+    engine._hand_in = busy  # type: ignore[method-assign]
+    for at in range(3):
+        follower.enqueue(f"r{at}", *sh(":"))
+    follower.queue.run_pass()
+    monkeypatch.setattr(follower.jobs, "_next_s", math.inf)
+    follower.queue.run_pass()
+    assert tries == ["r0-1"]
+    told = {follower.run(f"r{at}").reason for at in range(3)}
+    assert len(told) == 1
+    assert ("busy" if away else "QOSMaxSubmit") in told.pop()
+    engine._hand_in = hand_in  # type: ignore[method-assign]
+    monkeypatch.setattr(follower.jobs, "_next_s", 0.0)
+    for at in range(3):
+        follower.ended(f"r{at}")
 
 
 def test_what_the_pool_cannot_have_is_refused_before_the_queue(follower: Follower) -> None:
