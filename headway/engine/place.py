@@ -102,7 +102,8 @@ class Place:
 
     def known(self) -> list[str]:
         """Of all jobs that were to be handed in and are not forgotten."""
-        return sorted(path.parent.name for path in self._root.glob("*/request.json"))
+        names = (path.parent.name for path in self._root.glob("*/request.json"))
+        return sorted(name for name in names if _KEY.fullmatch(name))  # else somebody's copy
 
     @contextmanager
     def locked(self, key: str) -> Iterator[None]:
@@ -160,7 +161,8 @@ class Place:
 
     def touched(self, key: str) -> set[int]:
         """Those of its members of which there is any file, and 0: nothing is known of others."""
-        return {0} | {int(path.name) for path in self.folder(key).glob("[1-9]*")}
+        names = (path.name for path in self.folder(key).glob("[1-9]*"))
+        return {0} | {int(name) for name in names if name.isdecimal()}
 
     def note(self, key: str, engine_id: str) -> None:
         """The engine has it, under that name."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from headway.engine.decide import Side, decide
 from headway.engine.port import Job, Phase
-from headway.errors import EngineAway, HeadwayError, LeaseLost, LedgerUnreachable
+from headway.errors import EngineAway, HeadwayError, LeaseLost, LedgerUnreachable, TermOver
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
 from headway.model.lease import Resource, Wait
@@ -98,12 +98,14 @@ class EngineQueue(PoolQueue):
         try:
             for each in decide(side, job):
                 self._round.do(each, record, job)
-        except LedgerUnreachable:
+        except (LedgerUnreachable, TermOver):
             raise  # it would be the same for every other run
         except (EngineAway, LeaseLost) as error:
             log.info("run %s: %s", record.run_id, error)  # the next round sees where it is
         except (HeadwayError, OSError) as error:
             log.warning("run %s (%s): %s; tried again", record.name, record.run_id, error)
+        except Exception:  # whatever one run has, the others go on
+            log.exception("run %s (%s); tried again", record.name, record.run_id)
 
     def _let_go(self, jobs: Mapping[str, Job], known: set[str]) -> None:
         """Stop and forget the jobs of runs that have ended, or go on otherwise."""

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from headway.engine.decide import Do, about, is_passing
 from headway.engine.port import Job
-from headway.errors import EngineAway, EngineRefused, LeaseLost
+from headway.errors import CodeMissing, EngineAway, EngineRefused, InvalidInput, LeaseLost
 from headway.ledger.engines import EnginePoolRecord
 from headway.ledger.records import RunRecord
 from headway.ledger.runs import Reason
@@ -97,26 +97,32 @@ class EngineRound:
         if self._handed_in >= _AT_ONCE:
             return
         self._handed_in += 1
-        attempt = EngineAttempt(self._site, record.run_id)
-        attempt.step("stage_data", StepState.RUNNING)
-        request = attempt.request(self.pool.has, self._jobs.engine)
-        if isinstance(request, Refuse):
-            self._refuse(record, f"{request.field} is {request.value}: {request.allowed}")
-            return
-        attempt.step("stage_data", StepState.DONE)
-        attempt.step("admit", StepState.RUNNING)
         try:
-            engine_id = self._jobs.hand_in(request)
+            engine_id = self._asked(record)
         except EngineAway as error:
             self._close(record, str(error))
-            return
+        except (CodeMissing, InvalidInput) as error:
+            self._refuse(record, str(error))
         except EngineRefused as error:
             if is_passing(error.said):
                 self._close(record, f"{self.pool.engine} takes no more now: {error.said}")
             else:
                 self._refuse(record, str(error))
-            return
-        log.info("run %s (%s) is job %s", record.name, record.run_id, engine_id)
+        else:
+            if engine_id:
+                log.info("run %s (%s) is job %s", record.name, record.run_id, engine_id)
+
+    def _asked(self, record: RunRecord) -> str:
+        """The engine's id of what was handed in; empty where the run was refused before."""
+        attempt = EngineAttempt(self._site, record.run_id)
+        attempt.step("stage_data", StepState.RUNNING)
+        request = attempt.request(self.pool.has, self._jobs.engine)
+        if isinstance(request, Refuse):
+            self._refuse(record, f"{request.field} is {request.value}: {request.allowed}")
+            return ""
+        attempt.step("stage_data", StepState.DONE)
+        attempt.step("admit", StepState.RUNNING)
+        return self._jobs.hand_in(request)
 
     def _close(self, record: RunRecord, why: str) -> None:
         """Hand in no more until the engine has answered again: it would be the same for others."""

@@ -12,9 +12,10 @@ import pytest
 from headway.clock import SystemClock
 from headway.engine.place import Place
 from headway.engine.port import Phase, Request
-from headway.errors import EngineAway, EngineRefused
+from headway.errors import CodeMissing, EngineAway, EngineRefused
 from headway.ledger.records import RunRecord
 from headway.model.run import Exit, ExitKind, RunState
+from headway.run.on_engine import EngineAttempt
 from headway.scheduler.engine_jobs import EngineJobs
 from headway.scheduler.engine_queue import EngineQueue
 from headway.settings import Settings
@@ -271,6 +272,30 @@ def test_once_the_engine_takes_none_no_other_is_tried_until_it_answers_again(
     monkeypatch.setattr(follower.jobs, "_next_s", 0.0)
     for at in range(3):
         follower.ended(f"r{at}")
+
+
+def test_a_run_that_cannot_be_handed_in_ends_and_one_with_a_fault_stops_no_other(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = EngineAttempt.request
+
+    def request(attempt: EngineAttempt, *words: Any) -> Any:
+        if attempt.run_id == "r0":
+            raise CodeMissing("c1", "it was removed")
+        if attempt.run_id == "r1":
+            raise ZeroDivisionError
+        return asked(attempt, *words)
+
+    monkeypatch.setattr(EngineAttempt, "request", request)
+    for at in range(3):
+        follower.enqueue(f"r{at}", *sh(":"))
+    assert follower.ended("r2").exit.kind is ExitKind.OK  # type: ignore[union-attr]
+    assert follower.run("r1").state is RunState.WAITING
+    assert "ZeroDivisionError" in caplog.text
+    exit_ = follower.run("r0").exit
+    assert exit_ is not None
+    assert exit_.kind is ExitKind.REFUSED
+    assert "it was removed" in exit_.message
 
 
 def test_what_the_pool_cannot_have_is_refused_before_the_queue(follower: Follower) -> None:

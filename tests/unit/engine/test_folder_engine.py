@@ -48,3 +48,10 @@ def test_a_job_that_ended_before_its_key_was_forgotten_is_none_of_the_next_try(
     (tmp_path / "r-1/job").unlink()  # killed before that was noted
     assert [(job.phase, job.engine_id) for job in engine.jobs()] == [(Phase.WAITING, "2")]
     assert engine.submit(request()).engine_id == "2"
+
+
+def test_a_folder_whose_name_is_no_key_is_left_alone(engine: FakeEngine, tmp_path: Path) -> None:
+    engine.submit(request())
+    shutil.copytree(tmp_path / "r-1", tmp_path / "r-1 (copy)")
+    (tmp_path / "r-1/1.old").touch()
+    assert [job.key for job in engine.jobs()] == ["r-1"]
