@@ -114,7 +114,7 @@ class EngineRound:
 
     def _asked(self, record: RunRecord) -> str:
         """The engine's id of what was handed in; empty where the run was refused before."""
-        attempt = EngineAttempt(self._site, record.run_id)
+        attempt = self._attempt(record)
         attempt.step("stage_data", StepState.RUNNING)
         request = attempt.request(self.pool.has, self._jobs.engine)
         if isinstance(request, Refuse):
@@ -123,6 +123,18 @@ class EngineRound:
         attempt.step("stage_data", StepState.DONE)
         attempt.step("admit", StepState.RUNNING)
         return self._jobs.hand_in(request)
+
+    def _attempt(self, record: RunRecord) -> EngineAttempt:
+        """The attempt of *record*, where the run has no other one by now.
+
+        Raises:
+            LeaseLost: It has.
+        """
+        attempt = EngineAttempt(self._site, record.run_id)
+        if attempt.number != record.attempt:
+            cause = f"attempt {attempt.number} has the run"
+            raise LeaseLost(record.run_id, record.attempt, cause)
+        return attempt
 
     def _close(self, record: RunRecord, why: str) -> None:
         """Hand in no more until the engine has answered again: it would be the same for others."""
@@ -150,7 +162,7 @@ class EngineRound:
             engine_id=job.engine_id,
             node=self.pool.node,
         )
-        attempt = EngineAttempt(self._site, record.run_id)
+        attempt = self._attempt(record)
         where = f"job {job.engine_id}" + (f" on {job.nodes}" if job.nodes else "")
         attempt.step("admit", StepState.DONE, where)
         attempt.step("train", StepState.RUNNING)
@@ -164,7 +176,7 @@ class EngineRound:
         key = key_of(record.run_id, record.attempt)
         if key not in self._logs:
             began = None if job is None else job.started_at
-            self._logs[key] = EngineLog(EngineAttempt(self._site, record.run_id), began)
+            self._logs[key] = EngineLog(self._attempt(record), began)
         return self._logs[key]
 
     def _follow(self, record: RunRecord, job: Job | None) -> None:
@@ -177,7 +189,7 @@ class EngineRound:
         self._call(record.run_id)
 
     def _conclude(self, record: RunRecord, job: Job | None) -> None:
-        attempt = EngineAttempt(self._site, record.run_id)
+        attempt = self._attempt(record)
         key = key_of(record.run_id, record.attempt)
         began = attempt.record.state is RunState.RUNNING
         if began:
@@ -208,3 +220,5 @@ class EngineRound:
         self._jobs.forget(key)
         self._logs.pop(key, None)
         self._stopped.pop(key, None)
+        self._said.pop(record.run_id, None)
+        self._again.discard(record.run_id)

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from headway.clock import SystemClock
+from headway.engine.decide import Do
 from headway.engine.place import Place
 from headway.engine.port import Phase, Request
-from headway.errors import CodeMissing, EngineAway, EngineRefused
+from headway.errors import CodeMissing, EngineAway, EngineRefused, LeaseLost
 from headway.ledger.records import RunRecord
 from headway.model.run import Exit, ExitKind, RunState
 from headway.run.on_engine import EngineAttempt
@@ -296,6 +297,16 @@ def test_a_run_that_cannot_be_handed_in_ends_and_one_with_a_fault_stops_no_other
     assert exit_ is not None
     assert exit_.kind is ExitKind.REFUSED
     assert "it was removed" in exit_.message
+
+
+def test_what_another_attempt_has_by_now_is_none_of_this_one(follower: Follower) -> None:
+    follower.enqueue("r", *sh("sleep 300"))
+    first = follower.running("r")
+    why = Exit(ExitKind.CANCELLED, None, "suspended by me")
+    follower.site.ledger.runs.suspend(first.unleased, why)
+    with pytest.raises(LeaseLost, match="attempt 2"):
+        follower.queue._round.do(Do.CONCLUDE, first, None)
+    assert follower.run("r").state is RunState.WAITING
 
 
 def test_what_the_pool_cannot_have_is_refused_before_the_queue(follower: Follower) -> None:
