@@ -101,13 +101,19 @@ def _of_nobody(site: Site, folders: Iterable[Path]) -> list[str]:
         run.run_id for run in runs.values()
         if run.pool in engines and run.state is not RunState.ENDED
     }  # fmt: skip
-    return sorted(name for name in left if _run_of(name) not in theirs)
+    jobs = site.settings.slurm_dir  # the follower lets go of a folder there once its job has ended
+    return sorted(
+        name for name in left if _run_of(name) not in theirs and not (jobs / _key_of(name)).exists()
+    )
+
+
+def _key_of(name: str) -> str:
+    """Run and attempt whose container is called *name*, or whose copy was made under that name."""
+    return name.removeprefix(UNFINISHED).partition(".")[0].removeprefix("headway-")
 
 
 def _run_of(name: str) -> str:
-    """The run whose container is called *name*, or whose copy was being made under that name."""
-    container = name.removeprefix(UNFINISHED).partition(".")[0]
-    return container.removeprefix("headway-").rpartition("-")[0]
+    return _key_of(name).rpartition("-")[0]
 
 
 def _release_data(site: Site, at_work: set[str]) -> None:

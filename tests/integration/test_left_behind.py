@@ -106,6 +106,8 @@ def test_a_copy_of_code_goes_with_its_container(site: Site) -> None:
     taken_up = "00000000-0000-4000-8000-00000000000b"
     kept = [f"headway-{RUNS[0]}-1", f"headway-{taken_up}-1", f".new-headway-{taken_up}-2.c0ffee"]
     left = [f"headway-{gone}-1", f"headway-{RUNS[0]}-2", f".new-headway-{gone}-2.c0ffee"]
+    kept.append(f"headway-{gone}-3")
+    (site.settings.slurm_dir / f"{gone}-3").mkdir(parents=True)  # its job is in its grace
     for name in (*kept, *left):
         (work / name / "src").mkdir(parents=True)
     with hold_flow(site.settings.state_dir, taken_up):
