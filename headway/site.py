@@ -90,9 +90,9 @@ class Site:
         return self._open_ledger(self.settings.database_url)
 
     def of_pool(self, pool: str) -> "Site":
-        """The same node, as one of *pool*; with the same ledger."""
+        """The same node, as one of *pool*; with the same ledger, whose calls it hears by itself."""
         own = Site(self.settings.model_copy(update={"pool": pool}), self.clock, self._open_ledger)
-        own.ledger = self.ledger
+        own.ledger = self.ledger.listener()
         return own
 
     def make_ledger(self) -> None:

@@ -1,5 +1,6 @@
 """The ledger: every SQL statement of headway is in this package."""
 
+from copy import copy
 from datetime import datetime
 from typing import Self
 
@@ -118,6 +119,12 @@ class Ledger:
             ledger.close()
             raise
         return ledger
+
+    def listener(self) -> Self:
+        """The same, for another thread that waits for calls: of one `Calls` one alone may."""
+        own = copy(self)
+        own.calls = Calls(self._database)
+        return own
 
     def now(self) -> datetime:
         """The database's time."""

@@ -14,6 +14,7 @@ from headway.engine.decide import Do
 from headway.engine.place import Place
 from headway.engine.port import Phase, Request
 from headway.errors import CodeMissing, EngineAway, EngineRefused, LeaseLost
+from headway.ledger.calls import scheduler_of
 from headway.ledger.records import RunRecord
 from headway.model.run import Exit, ExitKind, RunState
 from headway.run.on_engine import EngineAttempt
@@ -324,3 +325,15 @@ def test_a_run_that_follows_another_one_comes_after_it(follower: Follower) -> No
     follower.running("a")
     assert "waits for run a" in follower.run("b").reason
     assert follower.ended("b").exit.kind is ExitKind.OK  # type: ignore[union-attr]
+
+
+def test_the_queue_of_each_pool_hears_its_own_calls(follower: Follower) -> None:
+    sites = [follower.site.of_pool(pool) for pool in ("a", "b")]
+    heard = [site.ledger.calls for site in sites]
+    for pool, calls in zip("ab", heard, strict=True):
+        calls.wait(scheduler_of(pool), 0.0)  # listens from here on
+    follower.site.ledger.calls.send([scheduler_of("b")], "r")
+    assert heard[1].wait(scheduler_of("b"), PATIENCE_S) == ["r"]
+    assert heard[0].wait(scheduler_of("a"), 0.0) == []
+    for calls in heard:
+        calls.close()
