@@ -1,5 +1,6 @@
 """Bringing a cluster's scheduler into the site: its partitions become work pools."""
 
+import os
 import signal
 from collections.abc import Callable
 
@@ -56,6 +57,7 @@ def add_engine(site: Site, say: Callable[[str], None]) -> tuple[Cluster, dict[st
             server.offer_in(names[pool.name])
     pools = [(names[pool.name], pool) for pool in found.pools]
     site.ledger.engines.keep(SLURM, settings.node, pools)
+    say(_trust(os.geteuid()))
     follower_daemon(settings).stop(signal.SIGTERM, 10.0)  # it goes by the pools of its start
     start_follower(settings, say)
     return found, names
@@ -76,6 +78,15 @@ def lead_to_engine(site: Site, say: Callable[[str], None]) -> None:
     why = "it is the submit host of Slurm: its runs go there"
     site.ledger.nodes.set_state(settings.node, NodeState.DRAINING, why)
     say(f"runs go to Slurm; those that name no pool to {names[default.name]}")
+
+
+def _trust(uid: int) -> str:
+    """Whose files a job can read there; the cluster knows no other user of this site."""
+    root = "; it is root, which no such site should be" if uid == 0 else ""
+    return (
+        f"jobs of every member run on the cluster as the site's user (uid {uid}{root}), and can "
+        "read its home: let in only people who trust each other"
+    )
 
 
 def _name(pool: EnginePool, taken: set[str]) -> str:
