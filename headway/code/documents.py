@@ -55,7 +55,7 @@ class Documents:
         text = self.text(name)
         try:
             value = READERS[PurePosixPath(name).suffix](text or "")
-        except (InvalidInput, ValueError, RecursionError) as error:
+        except (InvalidInput, KeyError, ValueError, RecursionError) as error:
             raise ValueError(f"{name} cannot be read: {error}") from None
         if text is None or not isinstance(value, dict | None):
             raise ValueError(f"{name} is not there, or has no keys with values")

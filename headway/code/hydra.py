@@ -49,7 +49,7 @@ def composed(files: Documents, words: Sequence[str]) -> dict[str, object]:
     while True:
         made = _Composition(files, folder, dict(choices))
         made.add(name.removesuffix(".yaml"), "")
-        for group in choices.keys() - made.chosen:  # +group=choice
+        for group in [each for each in choices if each not in made.chosen]:  # +group=choice
             made.add_choice(group, choices[group], group.replace("/", "."))
         if made.choices == choices:
             return {n: v for n, v in made.values.items() if not n.startswith("hydra.")}
@@ -94,6 +94,8 @@ class _Composition:
         if header is not None:
             package = _below("", header[1].replace("_group_", group.replace("/", ".")))
         defaults = document.pop("defaults", None) or []
+        if not isinstance(defaults, list):
+            raise ValueError(f"the defaults of {name} are no list")
         for each in defaults if _SELF in defaults else [*defaults, _SELF]:
             if each == _SELF:
                 self.values |= leaves(document, package)

@@ -6,7 +6,8 @@ from pathlib import Path, PurePosixPath
 
 from headway.code.documents import READERS, Documents
 from headway.code.hydra import composed
-from headway.estimate.options import leaves, number_of, words_of
+from headway.estimate.options import last_part, leaves, number_of, words_of
+from headway.model.job_rules import may_be_secret
 
 _MOST_FILES, _MOST_VALUES = 8, 200
 _NAME = re.compile(r"[\w./-]{1,200}")
@@ -29,7 +30,9 @@ def settings_of(folder: Path, command: Sequence[str]) -> dict[str, float]:
     return {
         name: number
         for name, value in found.items()
-        if _NAME.fullmatch(name) and (number := number_of(value)) is not None
+        if _NAME.fullmatch(name)
+        and not may_be_secret(last_part(name), value)
+        and (number := number_of(value)) is not None
     }
 
 

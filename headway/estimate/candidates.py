@@ -37,6 +37,8 @@ from headway.estimate.winners import Learn, kept
 
 log = logging.getLogger(__name__)
 
+MOST_ROWS = 1000
+"""Others than headway's own process learn from so many at most: some take their cube in time."""
 FOLDS = 3
 """In which a median's errors are found, by which its interval goes."""
 
@@ -182,11 +184,14 @@ def fitted(
     One that fails is left out; *learn* fits those that are not of `candidates`.
     """
     own, found = candidates(), {}
+    if len(X) > MOST_ROWS:
+        at = np.sort(np.random.default_rng(0).choice(len(X), MOST_ROWS, replace=False))
+        X, y = X.iloc[at], y[at]
     for name in set(names) - {CHAMPION}:
         try:
             with quietly():
                 data = kept(own[name].fit(X, y)) if name in own else learn and learn(name, X, y)
-        except (ValueError, ArithmeticError, EstimatorDamaged) as error:
+        except (ValueError, ArithmeticError, MemoryError, EstimatorDamaged) as error:
             log.warning("%s does not learn from %d rows: %s", name, len(X), error)
             continue
         if data:

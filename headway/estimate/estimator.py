@@ -124,7 +124,8 @@ class Estimators:
                 frame, took_s = frame_of(seen), np.array(list(rows.values()))
                 times[unit] = Runtime(random_state=seed).fit(frame, took_s).model_
                 if champions is not None and champions.unit is unit:
-                    others = fitted(champions.names.values(), frame, took_s, learn)
+                    asked = frame_of([replace(c, iterations=None) for c in seen])
+                    others = fitted(champions.names.values(), asked, took_s, learn)
                     if others:
                         winners[unit] = Winners.of(champions.names, seen, others)
         counts: dict[str, int] = {}

@@ -1,5 +1,6 @@
 """Configurations as pandas frames and back: what scikit-learn's tools and people's own work on."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
@@ -20,12 +21,20 @@ KNOWN_BEFORE = tuple(f.name for f in fields(Configuration) if f.name != "setting
 """Columns that are known before a run starts, besides options of its command, which begin so: --"""
 
 
+MOST_SETTINGS = 256
+
+
 def frame_of(configurations: Sequence[Configuration]) -> pd.DataFrame:
-    """One row each, in the columns of `KNOWN_BEFORE` and of their settings; NaN is unknown."""
-    rows = []
+    """One row each, in the columns of `KNOWN_BEFORE` and of their settings; NaN is unknown.
+
+    Of more than `MOST_SETTINGS` settings those that most rows have.
+    """
+    names = Counter(name for each in configurations for name in each.settings)
+    common, rows = {name for name, _ in names.most_common(MOST_SETTINGS)}, []
     for each in configurations:
         row = asdict(each)
-        rows.append({**row.pop("settings"), **row})
+        own = row.pop("settings")
+        rows.append({**{name: own[name] for name in own if name in common}, **row})
     found = pd.DataFrame.from_records(rows, columns=None if rows else list(KNOWN_BEFORE))
     numbers = found.columns.difference([*TEXTS, "gpu_is_guessed"])
     return found.astype(dict.fromkeys(numbers, "float64"))

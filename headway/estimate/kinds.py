@@ -2,7 +2,7 @@
 
 import enum
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from headway.estimate.features import Configuration
 
@@ -49,7 +49,13 @@ def new_in(configuration: Configuration, kind: Kind) -> int:
 def _keys(configuration: Configuration) -> Iterable[tuple[Kind, int]]:
     digest = hashlib.blake2b(digest_size=8)
     for kind, names in _ADDED.items():
-        values = [getattr(configuration, name) for name in names]
-        plain = [sorted(v.items()) if hasattr(v, "items") else v for v in values]
+        plain = [_plain(getattr(configuration, name)) for name in names]
         digest.update(repr([kind.value, plain]).encode())
         yield kind, int.from_bytes(digest.copy().digest(), "big")
+
+
+def _plain(value: object) -> object:
+    """The same for 3 epochs, as a job says it, and for 3.0, as a trace does."""
+    if isinstance(value, Mapping):
+        return sorted((name, _plain(each)) for name, each in value.items())
+    return float(value) if isinstance(value, int) else value

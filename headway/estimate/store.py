@@ -54,6 +54,8 @@ def keep(estimators: Estimators, directory: Path) -> Path:
     arrays[""] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
     np.savez(buffer, allow_pickle=False, **{f"a{k}": v for k, v in arrays.items()})
     data = buffer.getvalue()
+    if len(data) > LARGEST_BYTES:  # nobody could read it
+        raise EstimatorDamaged("what was learnt", f"{len(data)} bytes are too many to keep")
     digest = hashlib.sha256(data).hexdigest()
     path = directory / f"estimators-{estimators.version:06d}-{digest}.npz"
     replace_file(path, data)

@@ -6,7 +6,7 @@ what is read builds none but these. Cheap to import; the libraries come with the
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ Learn = Callable[[str, Any, Floats], bytes | None]
 GROUP = "headway.estimators"
 """Entry points under which others bring theirs; each names a function that makes an estimator."""
 LARGEST_BYTES = 64 * 2**20
+_LIBRARIES = frozenset({"headway", "numpy", "pandas", "scipy", "sklearn", "builtins", "os"})
 _TRUSTED = (
     *("headway.estimate.regressors.Estimator", "numpy.dtype", "sklearn.utils._bunch.Bunch"),
     *(
@@ -85,14 +86,15 @@ class Winners:
             rows = [at for at, each in enumerate(who) if each == name]
             try:
                 found[rows] = self._asked(str(name), [known[at] for at in rows])
-            except Exception:  # whatever another's code does, admission goes on
+            except (Exception, SystemExit):  # whatever another's code does, admission goes on
                 log.exception("estimator %s failed; what headway's own says is used", name)
         return found
 
     def _asked(self, name: str, known: Sequence[Configuration]) -> Floats:
         from headway.estimate.frame import frame_of  # noqa: PLC0415 - pandas: 0.4 s
 
-        said = opened(self.models[name].tobytes()).predict_quantiles(frame_of(known))
+        asked = frame_of([replace(c, iterations=None) for c in known])
+        said = opened(self.models[name].tobytes()).predict_quantiles(asked)
         said = np.asarray(said, dtype=np.float64)
         if said.shape != (len(known), 3) or not (np.isfinite(said).all() and (said > 0).all()):
             raise ValueError(f"it gives no three times above zero for each of {len(known)} rows")
@@ -123,9 +125,9 @@ def opened(data: bytes) -> "Estimator":
     """
     from skops import io  # noqa: PLC0415 - as above
 
-    brought = _brought_modules()
+    brought = tuple(f"{module}." for module in _brought_modules())
     unknown = io.get_untrusted_types(data=data)
-    trusted = [t for t in unknown if t in _TRUSTED or t.partition(".")[0] in brought]
+    trusted = [t for t in unknown if t in _TRUSTED or t.startswith(brought)]
     if refused := sorted(set(unknown) - set(trusted)):
         raise EstimatorDamaged("a model", f"it holds {', '.join(refused)}, which is not trusted")
     found: Estimator = io.loads(data, trusted=trusted)
@@ -133,7 +135,8 @@ def opened(data: bytes) -> "Estimator":
 
 
 def _brought_modules() -> set[str]:
-    """Packages whose estimators an operator has installed."""
+    """Modules whose estimators an operator has installed; of no library that others come from."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - reads every package's folder
 
-    return {point.module.partition(".")[0] for point in entry_points(group=GROUP)}
+    found = {point.module for point in entry_points(group=GROUP)}
+    return {each for each in found if each.partition(".")[0] not in _LIBRARIES}

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from headway.estimate.candidates import candidates
 from headway.estimate.winners import GROUP, LARGEST_BYTES
 from headway.staging.reader import start_child
 
@@ -41,8 +42,8 @@ class BroughtEstimators:
     within_s: float = WITHIN_S
 
     def names(self) -> Collection[str]:
-        """Of all entry points whose names are short and plain."""
-        found = {point.name for point in entry_points(group=GROUP)}
+        """Of all entry points whose names are short, plain, and none of headway's own."""
+        found = {point.name for point in entry_points(group=GROUP)} - candidates().keys()
         return sorted(name for name in found if _NAME.fullmatch(name))
 
     def said(
@@ -52,13 +53,14 @@ class BroughtEstimators:
         parts = [[part.tolist() for part in split] for split in splits]
         answer = self._asked({"name": name, **_table(X, seconds), "splits": parts})
         try:
+            told_of = json.loads(answer)
             found = np.full((len(splits), len(X), 3), np.nan)
             for number, (_, held) in enumerate(splits):
-                told = np.array(json.loads(answer)[number], dtype=np.float64)
+                told = np.array(told_of[number], dtype=np.float64)
                 if not (np.isfinite(told).all() and (told > 0).all()):
                     raise ValueError("a time that is none")
                 found[number, held] = np.sort(told.reshape(len(held), 3), axis=1)
-        except (ValueError, TypeError, IndexError, KeyError) as error:
+        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
             log.warning("estimator %s takes no part tonight: %s", name, _short(answer, error))
             return None
         return found
@@ -75,8 +77,11 @@ class BroughtEstimators:
         """The answer of a child of its own; what went wrong, as text, where there is none."""
         ours, its = Pipe()
         with ours:
-            with its:
-                child = start_child("headway.node.brought_child", its.fileno())
+            try:
+                with its:
+                    child = start_child("headway.node.brought_child", its.fileno())
+            except OSError as error:
+                return f"it could not be started: {error}".encode()
             late = threading.Timer(self.within_s, child.kill)
             late.start()
             try:

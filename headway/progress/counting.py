@@ -105,8 +105,9 @@ class RunCounter:
     ) -> int | None:
         """How many there will be, as far as that is to be believed."""
         total = self._total(seen, iteration)
-        if total is None and iteration is not None and iteration <= (self._iterations or 0):
-            total = self._iterations
+        own = None if seen.counts_others else self._iterations
+        if total is None and iteration is not None and iteration <= (own or 0):
+            total = own
         self._is_over = total is not None and done >= _OVER * total
         total = self._totals.believed(total, done, t_s)
         if self._first_done is None:

@@ -9,6 +9,8 @@ from headway.progress.seen import MAX_COUNT
 
 _NUMBER = re.compile(r"[0-9][0-9_]{0,15}(?:\.0{1,3})?(?:[eE]\+?[0-9]{1,2})?")
 _MOST_CHARS = 10_000
+# In a file of configuration num_steps may as well be a sampler's, and max_iter a solver's.
+_OF_TRAINING = re.compile(r"(?:(?:train(?:er|ing)?|optim(?:izer)?|run|fit)\.)?[^.]*\Z")
 # --patience 5, early_stopping_rounds=10, "EarlyStopping counter: 1 out of 5"; LightGBM, XGBoost.
 _EARLY = re.compile(
     r"(?i)(?<!no[ _-])early[ _-]?stop"
@@ -36,7 +38,8 @@ def totals_of(command: Sequence[str], config: Mapping[str, Any] | None = None) -
     *command* says anything of it, its configuration says nothing: it may be another unit's.
     """
     settings = dict(leaves(config or {}))
-    said = {name: value for name, value in options_of(command) if _of_amount(name)} or settings
+    said: dict[str, object] = {n: value for n, value in options_of(command) if _of_amount(n)}
+    said = said or {name: value for name, value in settings.items() if _is_runs(name)}
     words = " ".join([*command, *(f"{name}={value}" for name, value in settings.items())])
     return Totals(
         _the_one(said, EPOCHS), _the_one(said, ITERATIONS), stops_early(words[:_MOST_CHARS])
@@ -45,6 +48,10 @@ def totals_of(command: Sequence[str], config: Mapping[str, Any] | None = None) -
 
 def _of_amount(name: str) -> bool:
     return last_part(name) in EPOCHS | ITERATIONS
+
+
+def _is_runs(name: str) -> bool:
+    return last_part(name) in EPOCHS or _OF_TRAINING.match(name) is not None
 
 
 def _the_one(said: Mapping[str, object], names: Collection[str]) -> int | None:

@@ -22,7 +22,8 @@ _LAUNCHER = re.compile(
     r"|\s{0,4}\[rank[0-9]{1,6}\]: ?"
 )
 # "Fold 2/5"; and "Fold: 40%|", a bar of all of them, is the run's but where epochs are named.
-_FOLD = re.compile(r"\b[Ff]olds?\b[ :#=]{0,4}[0-9]{1,4}(%?)")
+# Of a namespace that is printed, "fold=0" is a setting.
+_FOLD = re.compile(r"\b[Ff]olds?\b[ :#]{0,4}[0-9]{1,4}(%?)")
 _NAMES_EPOCH = re.compile(r"\b[Ee]poch[ :#=]{0,4}[0-9]{1,6}(?![0-9%])")
 
 

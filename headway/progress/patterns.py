@@ -132,12 +132,13 @@ SPELLED = (
     Row(r"(?<![0-9/])%epoch%epoch:train:(?:[0-9]{1,12}-)?%step%batch"),
     Row(r"\bEp\. %epoch% : Up\. %iteration%"),
     # PyTorch's example of REINFORCE, and many others: "Episode 10	Last reward: 26.00 …"
-    Row(r"^\W{0,3}[Ee]pisode\W{1,3}%iteration%(?:/%total%)?\b(?!/)"),
+    Row(r"^\W{0,3}[Ee]pisode\W{1,3}%iteration%(?:/%total%)?\b(?!/)", counts_others=True),
     # Optuna. Of its parameters none is learnt.
     Row(
         r"\bTrial %iteration% (?:pruned|failed|finished with value: (?P<value>"
         + NUMBER
         + r")?).*%rest%",
+        counts_others=True,
         from_zero=True,
     ),
     # Tacotron 2: "Train loss 7 5.79 Grad Norm …"; StyleGAN counts thousands of images.

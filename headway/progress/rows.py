@@ -31,6 +31,8 @@ class Row(NamedTuple):
     """``%step%`` is a number, which becomes that field of `Seen`; the metrics are looked for from
     ``%rest%`` on, or in the whole line. Any other named group is a metric."""
     tells: Tells = Tells.PROGRESS
+    counts_others: bool | None = None
+    """See `Seen`."""
     from_zero: bool = False
     """The iterations are counted from 0: the first one done is printed as 0."""
     total: int | None = None
@@ -70,6 +72,7 @@ class PatternReader:
         """*seen* with what settings and hints tell; None when no count is told."""
         if row.from_zero:
             seen = seen._replace(iteration=(seen.iteration or 0) + 1)
+        seen = seen._replace(counts_others=row.counts_others)
         known = self.known | ({"total": row.total} if row.total else {})
         seen = seen._replace(**{k: v for k, v in known.items() if getattr(seen, k) is None})
         return seen if seen.count(None) < len(seen) - 1 else None

@@ -29,6 +29,9 @@ class Seen(NamedTuple):
     """Iterations in an epoch."""
     epoch_done: float | None = None
     """Epochs done in all, where the line says just that."""
+    counts_others: bool | None = None
+    """Whether its iterations are no steps, but episodes or trials: of what a job calls so it says
+    nothing."""
 
 
 def finite(pairs: Iterable[tuple[str, object]]) -> dict[str, float]:

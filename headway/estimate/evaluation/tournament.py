@@ -8,7 +8,7 @@ of eight.
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +35,8 @@ ROWS = 160
 """So many runs take part: the newest, an equal share of each recipe as far as it has them."""
 FEWEST_TO_JUDGE = 10
 """With fewer runs of a kind a difference is chance."""
+FEWEST_TO_LEARN = 10
+"""A split that leaves fewer rows to learn from is none: some candidates cannot."""
 OF_ONE = 10
 """A person's runs count as so many at most."""
 BETTER = 0.98
@@ -123,21 +125,25 @@ def tournament(
     if len(timed) < 2 * FEWEST:
         return None
     chosen = _subsample([*timed], known, traces)
-    rows = [known[at] for at in chosen]
+    # What a run was measured to do is not known of one that is asked about.
+    rows = [replace(known[at], iterations=None) for at in chosen]
     seconds = np.array([timed[at] for at in chosen])
     runs = [(known[at], whose_run(traces[at])) for at in chosen]
-    X, splits = frame_of(rows), list(_splits(rows))
+    X = frame_of(rows)
+    splits = [each for each in _splits(rows) if len(each[0]) >= FEWEST_TO_LEARN]
     said: dict[str, Floats] = {}
     for name, estimator in candidates().items():
         try:
             with quietly():
                 told = [said_of(estimator, X, seconds, [split]) for split in splits]
-            said[name] = np.stack(told)
+            said |= {name: np.stack(told)} if told else {}
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             log.warning("%s takes no part tonight: %s", name, error)
     if brought is not None:
         theirs = {name: brought.said(name, X, seconds, splits) for name in brought.names()}
         said |= {name: found for name, found in theirs.items() if found is not None}
+    if CHAMPION not in said:
+        return None
     asked = _asked(rows, splits)
     champions, table, calibration = _judged(said, asked, seconds, runs, before)
     worst = _worst(said, asked, seconds, champions, [traces[at] for at in chosen])
@@ -200,8 +206,9 @@ def _judged(
     before: Mapping[Kind, str],
 ) -> tuple[dict[Kind, str], list[dict[str, Any]], list[dict[str, Any]]]:
     """Champions, the table of scores, and how the champions' quantiles held."""
-    champions: dict[Kind, str] = {}
-    table, calibration = [], []
+    # Of what nobody asked tonight the champion stays.
+    champions = {kind: name for kind, name in before.items() if name in said}
+    table, calibration, people = [], [], {whose for _, whose in runs}
     for kind in (kind for kind in Kind if kind in asked):
         splits, rows = np.array(asked[kind]).T
         weight = _weights(kind, [runs[at] for at in rows])
@@ -217,7 +224,9 @@ def _judged(
             if name != old and mean[name] <= BETTER * mean[old]
         }
         sure = [name for name, p in chance.items() if p * (len(said) - 1) <= SURE]
-        enough = weight.sum() >= FEWEST_TO_JUDGE
+        # Where a site has several people, none of them alone chooses for the others.
+        alone = len(people) > 1 and len({runs[at][1] for at in rows}) == 1
+        enough = weight.sum() >= FEWEST_TO_JUDGE and not alone
         champions[kind] = min(sure, key=mean.__getitem__) if sure and enough else old
         for name, each in said.items():
             figures = score(HeldOut(seconds[rows], each[splits, rows]))

@@ -164,3 +164,24 @@ def test_a_job_takes_what_was_found_and_what_it_says_itself_stays(tmp_path: Path
     said = {**job, "training": {"framework": "x", "settings": {"epochs": 5}}}
     assert with_training(said, tmp_path) == said
     assert job_from_document(said).configuration == {"epochs": 5.0}
+
+
+def test_steps_of_something_else_than_the_training_are_no_total() -> None:
+    assert (
+        totals_of([], {"diffusion.num_steps": 1000.0, "solver.max_iter": 50.0}).iterations is None
+    )
+    assert totals_of([], {"diffusion.num_steps": 1000.0, "train.max_steps": 9.0}).iterations == 9
+    assert totals_of([], {"max_steps": 7.0}).iterations == 7
+
+
+def test_no_number_of_a_secret_name_is_kept(tmp_path: Path) -> None:
+    write(tmp_path, a="epochs: 3\nwandb: {api_key: 12345}\ndb: {password: 77}\n")
+    assert settings_of(tmp_path, ["python", "t.py", "--config", "a.yaml"]) == {"epochs": 3.0}
+
+
+@pytest.mark.parametrize("defaults", ["5", "true", "[{db: ''}]"])
+def test_defaults_that_are_none_say_nothing(tmp_path: Path, defaults: str) -> None:
+    (tmp_path / "t.py").write_text("@hydra.main(config_path='c', config_name='a')\ndef main(): 0\n")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/a.yaml").write_text(f"defaults: {defaults}\nepochs: 3\n")
+    assert settings_of(tmp_path, ["python", "t.py"]) == {}

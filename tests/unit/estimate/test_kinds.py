@@ -14,6 +14,7 @@ SEEN = seen_of([RUN, replace(RUN, recipe="other", network="other", gpu_type="a10
     [
         ({}, Kind.KNOWN),
         ({"team": "t"}, Kind.KNOWN),
+        ({"epochs": 3, "settings": {"--lr": 0.1}}, Kind.KNOWN),
         ({"settings": {"--lr": 0.2}}, Kind.OPTION),
         ({"epochs": 4.0}, Kind.OPTION),
         ({"batch_size": 64}, Kind.BATCH),

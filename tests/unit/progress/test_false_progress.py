@@ -162,3 +162,18 @@ def test_a_bar_of_lightning_without_a_length_names_its_epoch_and_step() -> None:
         for step in (0, 1, 1, 2, 3, 4, 5, 0)
     )
     assert places(log)[-1] == (15, 2.8, None)
+
+
+@pytest.mark.parametrize(
+    "line", ["Episode 10\tLast reward: 2.0", "Trial 3 finished with value: 1.5"]
+)
+def test_what_is_counted_otherwise_has_not_the_total_of_the_jobs_steps(line: str) -> None:
+    (point,) = LogParser(iterations=500_000).feed(f"{line}\n".encode(), 1.0)
+    assert point.total is None
+
+
+def test_a_fold_among_printed_settings_is_no_fold_under_way() -> None:
+    parser = LogParser()
+    parser.feed(b"Namespace(fold=0, lr=0.1)\n", 0.0)
+    (point,) = parser.feed(b"step 10/1000 loss: 2.5\n", 1.0)
+    assert point.total == 1000

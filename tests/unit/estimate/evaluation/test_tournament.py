@@ -141,3 +141,30 @@ def test_of_many_runs_the_newest_of_each_recipe_take_part_and_that_is_said():
 
 def test_a_handful_of_runs_is_no_tournament():
     assert met(a_site(6)) is None
+
+
+def test_what_a_run_was_measured_to_do_is_told_to_nobody():
+    class Sees(Someone):
+        def said(self, name, X, seconds, splits):
+            self.shown.append(X["iterations"].notna().any())
+            return super().said(name, X, seconds, splits)
+
+    someone = Sees(knows)
+    met([replace(each, iterations=1000 + i) for i, each in enumerate(a_site())], brought=someone)
+    assert someone.shown[0] == np.False_
+
+
+def test_a_recipe_that_ran_once_beside_another_stops_no_night():
+    once = [replace(a_site()[0], network="once", recipe="once", gpu_type="a100", run_id="o")]
+    site = [replace(each, network="n", recipe="n") for each in a_site(40)]
+    assert met([*site, *once]) is not None
+
+
+def test_what_only_one_of_several_people_runs_changes_nothing_for_the_others():
+    hers = a_site(owner=lambda _: "eve")
+    others = [
+        replace(each, owner=f"p{i % 4}", metrics={"--seed": 1.0}, runtime_s=time_of(1))
+        for i, each in enumerate(a_site(60))
+    ]
+    site = [each for pair in zip(hers[:60], others, strict=True) for each in pair]
+    assert met(site, brought=Someone(knows)).champions[Kind.OPTION] == "gp"
