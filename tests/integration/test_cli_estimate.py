@@ -113,12 +113,12 @@ def test_rolling_back_to_a_version_that_is_not_kept_is_refused(site):
 def test_how_candidates_did_is_shown_once_they_have_met(site):
     assert "have not met yet" in run(estimators, "scores")
     runs = [
-        Trace("n", "v100", 1, 2**i, iteration_s=2.0**i, recipe=f"n{i % 3}", run_id=f"r{i}")
-        for i in range(12)
+        Trace("n", "v100", 1, 2 + i, iteration_s=2.0 + i, recipe=f"n{i % 3}", run_id=f"r{i}")
+        for i in range(24)
     ]
     met = tournament(runs, site.tables, clock=site.clock)
     site.ledger.settings.keep(TOURNAMENT, asdict(met) | {"words": met.words()})
     said = run(estimators, "scores")
-    assert "Candidates met on all 12 runs" in said
+    assert "Candidates met on all 24 runs" in said
     assert "champion" in said
-    assert json.loads(run(estimators, "scores", "--json"))["rows"] == 12
+    assert json.loads(run(estimators, "scores", "--json"))["rows"] == 24
