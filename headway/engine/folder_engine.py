@@ -136,7 +136,8 @@ class FolderEngine(ABC):
         # Of a key that was taken twice the one that runs counts: its wrapper has noted its id.
         names = (engine_id, *_alive(queue)[:1])
         theirs = sorted({member for _, member in queue})
-        for member in place.members(key) if place.was_tried(key) else theirs:
+        is_here = place.was_tried(key)  # else its folder is not seen, or another's
+        for member in place.members(key) if is_here else theirs:
             has_files = member in touched
             record = place.record(key, member) if has_files else None
             kept = place.seen(key, member) if has_files else None
@@ -147,7 +148,7 @@ class FolderEngine(ABC):
             marked = all_marked or (has_files and place.is_cancelled(key, member))
             job = judged(key, member, seen, record, grace_s=grace_s, marked=marked, kept=kept)
             job = replace(job, is_cancelled=marked)
-            if seen is not None and job.end is not None and kept is None:
+            if is_here and seen is not None and job.end is not None and kept is None:
                 place.see(key, member, job.state, job.end)
             elif kept is not None and job.phase is not Phase.ENDED:
                 place.unsee(key, member)
