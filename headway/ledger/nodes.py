@@ -1,14 +1,11 @@
 """Nodes of the site, their readings, and what operators set."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from threading import Lock
 from typing import Any
 
-from cachetools import TTLCache
 from sqlalchemy import ColumnElement, delete, func, update
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
@@ -17,7 +14,7 @@ from headway.errors import NodeNameTaken
 from headway.ledger.audit_log import Act, note
 from headway.ledger.codec import record
 from headway.ledger.columns import among, db_now, now
-from headway.ledger.database import Database, Repository
+from headway.ledger.database import Repository
 from headway.ledger.lease_rows import LIVE, release_all
 from headway.ledger.records import NodeRecord
 from headway.ledger.tables import (
@@ -34,8 +31,6 @@ from headway.model.node import Capacity, Node, NodePorts, NodeReading, NodeState
 
 _REPORTS_S = 60.0
 """A node whose worker was heard of within so long is at work."""
-_READ_FOR_S = 1.0
-"""What was read of a setting is not asked for again within so long."""
 
 
 class Nodes(Repository):
@@ -193,25 +188,14 @@ class Nodes(Repository):
             return True
 
 
-@dataclass(frozen=True)
-class _Read:
-    document: dict[str, Any] | None
-
-
 class SiteSettings(Repository):
     """What operators set in blocks, as the workers last read it, and where the gateway is."""
 
-    def __init__(self, database: Database) -> None:
-        """Work on *database*."""
-        super().__init__(database)
-        self._read: TTLCache[str, _Read] = TTLCache(maxsize=64, ttl=_READ_FOR_S)
-        self._reading = Lock()
-
     def put(self, name: str, document: dict[str, Any], *, actor: str = BY_A_BLOCK) -> bool:
         """Keep *document* under *name*; whether it changed. *actor* is who changes it."""
-        if self.of((name,)).get(name) == document:
+        if self.get(name) == document:
             return False  # nobody needs to be let change what stays as it is
-        with self._changing(name) as session:
+        with self._database.transaction() as session:
             row = session.get(SettingRow, name, with_for_update=True)
             if row is not None and row.document == document:
                 return False
@@ -223,25 +207,12 @@ class SiteSettings(Repository):
 
     def keep(self, name: str, document: Mapping[str, Any]) -> None:
         """Keep what headway itself has learnt; nobody has changed anything."""
-        with self._changing(name) as session:
+        with self._database.transaction() as session:
             session.merge(SettingRow(name=name, document=dict(document), updated_at=now(session)))
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """The document under *name*, as it was at most a second ago: a run asks for it often."""
-        with self._reading:
-            if (known := self._read.get(name)) is not None:
-                return known.document
-        document = self.of((name,)).get(name)
-        with self._reading:
-            self._read[name] = _Read(document)
-        return document
-
-    @contextmanager
-    def _changing(self, name: str) -> Iterator[Session]:
-        with self._database.transaction() as session:
-            yield session
-        with self._reading:
-            self._read.pop(name, None)
+        """The document under *name*."""
+        return self.of((name,)).get(name)
 
     def newer(
         self, name: str, than: datetime | None

@@ -248,7 +248,7 @@ def take_back_to_0006(url: str) -> None:
         for table in (
             "notice", "access_token", "audit", "team_uids", "stored", "start_forecast", "job_array",
             "code", "code_chunk", "submission", "staging", "upload", "gang_ask", "leader",
-            "node_login", "node_key", "node_token",
+            "node_login", "node_key", "node_token", "engine_pool",
         ):  # fmt: skip
             connection.execute(text(f"DROP TABLE {table}"))
         policies = text("SELECT policyname, tablename FROM pg_policies")
