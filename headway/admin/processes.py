@@ -8,7 +8,7 @@ import fcntl
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -172,23 +172,29 @@ def start_scheduler(settings: Settings, say: Callable[[str], None]) -> bool:
 
     It ends by itself where another node leads the pool.
     """
-    daemon = scheduler_daemon(settings)
-    with daemon.starting():
-        if daemon.runs(say):
-            return False
-        say(f"starting the scheduler of pool {settings.pool} …")
-        daemon.start_python(SCHEDULER, site_environment(settings))
-    return True
+    what = f"the scheduler of pool {settings.pool}"
+    return _start(scheduler_daemon(settings), what, SCHEDULER, settings, say)
 
 
 def start_follower(settings: Settings, say: Callable[[str], None]) -> bool:
     """Start what follows the jobs on engines unless it runs; whether it was started."""
-    daemon = follower_daemon(settings)
+    what = f"the follower of engines whose submit host is node {settings.node}"
+    return _start(follower_daemon(settings), what, FOLLOWER, settings, say)
+
+
+def _start(
+    daemon: Daemon,
+    what: str,
+    module: Sequence[str],
+    settings: Settings,
+    say: Callable[[str], None],
+) -> bool:
+    """Have *module* be *daemon* unless that runs; whether it was started."""
     with daemon.starting():
         if daemon.runs(say):
             return False
-        say(f"starting the follower of engines whose submit host is node {settings.node} …")
-        daemon.start_python(FOLLOWER, site_environment(settings))
+        say(f"starting {what} …")
+        daemon.start_python(module, site_environment(settings))
     return True
 
 

@@ -5,10 +5,7 @@ for a pool of nodes, with `EngineQueue` in the place of a plan; it leads the poo
 ledger gives it. It ends when it leads none.
 """
 
-import asyncio
 import logging
-import os
-import signal
 from functools import partial
 
 import anyio
@@ -17,14 +14,13 @@ from prefect.client.orchestration import PrefectClient, get_client
 
 from headway.engine.place import Place
 from headway.engine.slurm import SlurmEngine
-from headway.leader.process import Scheduler
+from headway.leader.process import Scheduler, be_leader
 from headway.leader.step_pages import StepPages
-from headway.node.apart import fork_helper
 from headway.node.daemon import follower_daemon
 from headway.scheduler.engine_janitor import EngineJanitor
 from headway.scheduler.engine_jobs import EngineJobs
 from headway.scheduler.engine_queue import EngineQueue
-from headway.site import Site, current_site
+from headway.site import Site
 from headway.worker.tasks import run_periodically
 
 log = logging.getLogger(__name__)
@@ -67,16 +63,7 @@ def _serve(
 
 def main() -> None:
     """Be the follower of this node."""
-    # Prefect has set up the root logger, where this was forked or has imported it.
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question
-    # What it is doing is done anew by who leads next; jobs go on where they are.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    site = current_site()
-    follower_daemon(site.settings).claim()
-    fork_helper()
-    asyncio.run(_main(site))
-    os._exit(0)  # a thread may wait for calls still
+    be_leader(follower_daemon, _main)
 
 
 if __name__ == "__main__":

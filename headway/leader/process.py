@@ -11,10 +11,11 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import anyio
@@ -43,6 +44,7 @@ from headway.node.expiry import tidy_code
 from headway.scheduler.intake import Offer
 from headway.scheduler.queue import Pass, PoolQueue
 from headway.scheduler.queue_janitor import QueueJanitor
+from headway.settings import Settings
 from headway.site import Site, current_site
 from headway.worker.housekeeping import mend
 from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
@@ -363,20 +365,27 @@ async def _main(site: Site) -> None:
 
 def main() -> None:
     """Be the scheduler of this node's pool where nobody else is."""
-    # Prefect has set up the root logger, where this was forked or has imported it.
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question
-    # What it is doing is done anew by who leads next; grants stay where they are.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    site = current_site()
-    scheduler_daemon(site.settings).claim()
-    # What is imported stays: without it a look at a long queue makes far fewer objects than the
-    # collector would go through for it.
-    fork_helper()
     # A pass asks the database hundreds of things: after each answer it would wait for 5 ms while
     # the event loop is at work.
     sys.setswitchinterval(0.0005)
-    asyncio.run(_main(site))
+    be_leader(scheduler_daemon, _main)
+
+
+def be_leader(
+    daemon_of: Callable[[Settings], Daemon], lead: Callable[[Site], Coroutine[Any, Any, None]]
+) -> None:
+    """Be the daemon of this node that leads pools, by *lead*; the process ends with it."""
+    # Prefect has set up the root logger, where this was forked or has imported it.
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question
+    # What it is doing is done anew by who leads next; grants and jobs stay where they are.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    site = current_site()
+    daemon_of(site.settings).claim()
+    # What is imported stays: without it a look at a long queue makes far fewer objects than the
+    # collector would go through for it.
+    fork_helper()
+    asyncio.run(lead(site))
     os._exit(0)  # a thread may wait for calls still
 
 

@@ -29,9 +29,9 @@ from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.kept_files import keep_new_files
 from headway.run.log_progress import LogProgress
 from headway.run.outputs import OUTPUTS_FOLDER
-from headway.run.settle import conclude_attempt
+from headway.run.settle import conclude_attempt, lesson_of
 from headway.run.spec import own_packages
-from headway.run.traces import CUT_SHORT, lesson, trace_of
+from headway.run.traces import trace_of
 from headway.run.upkeep import keep_snapshot
 from headway.run.written_progress import WrittenProgress
 from headway.runtime.logfile import read_chunk
@@ -110,10 +110,8 @@ class EngineAttempt(NodeAttempt):
         exit_ = end_of(job)
         exit_ = replace(exit_, message="; ".join(filter(None, (exit_.message, kept))))
         measured = _measured(job, used or Used())
-        demand, reports = self.demand, 0
-        if exit_.kind in CUT_SHORT:
-            reports = len(site.ledger.progress.series(self.run_id, self.number))
-        learnt = lesson(exit_, measured, demand, None, reports=reports)
+        demand = self.demand
+        learnt = lesson_of(self, exit_, measured, demand, None)
         gpu_type = self._gpu_type(pool)
         if learnt is not None and gpu_type and self.record.state is RunState.RUNNING:
             trace = trace_of(self, exit_, demand, learnt, gpu_type)

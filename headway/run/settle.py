@@ -37,7 +37,7 @@ def settle(attempt: NodeAttempt, followed: Followed, kept: str = "") -> tuple[Ex
     if not attempt.is_rank and not attempt.job.profile:
         gpu_type = forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
         # Nothing of a run on GPUs of several types, which is as slow as the slowest: it has none.
-        learnt = _lesson(attempt, exit_, measured, demand, above_bytes)
+        learnt = lesson_of(attempt, exit_, measured, demand, above_bytes)
         if gpu_type and learnt is not None:
             trace = trace_of(attempt, exit_, demand, learnt, gpu_type)
             attempt.site.ledger.traces.learn(attempt.fence, trace)
@@ -132,7 +132,7 @@ def _measured(
     )
 
 
-def _lesson(
+def lesson_of(
     attempt: NodeAttempt,
     exit_: Exit,
     measured: Measurement,
