@@ -32,7 +32,8 @@ def run_command(address: Address, run_id: str, arguments: tuple[str, ...]) -> in
     """Run *arguments* in the container of a run until they end; their exit status.
 
     They get a terminal where input and output of this process are one. What they print goes
-    out as it comes: the bytes of a terminal are meant for a terminal.
+    out as it comes: the bytes of a terminal are meant for a terminal. Input is read once they
+    run, so that who is refused and tries again has lost none of it.
 
     Raises:
         GatewayRefused: The gateway, or the run's node, does not start it.
@@ -44,6 +45,8 @@ def run_command(address: Address, run_id: str, arguments: tuple[str, ...]) -> in
     with opened:
         try:
             opened.send(written(command))
+            if isinstance(answer := read(opened.recv()), ExecRefusal):
+                raise GatewayRefused(409, answer.why)
             with _raw() if terminal else _as_it_is() as resized:
                 threading.Thread(target=_there, args=(opened, resized), daemon=True).start()
                 return _back(opened)

@@ -15,7 +15,7 @@ from headway.ledger.database import Repository
 from headway.ledger.tables import LeaderRow
 from headway.model.term import Leader, Term
 
-_LETS_GO = func.set_config("idle_in_transaction_session_timeout", "3000", True)
+_LETS_GO = func.set_config("idle_in_transaction_session_timeout", "6000", True)
 """Ends this transaction after so many milliseconds without a word."""
 
 

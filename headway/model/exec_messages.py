@@ -59,6 +59,12 @@ class ExecCommand(_Control):
     """Of the terminal that it gets; None: it gets none."""
 
 
+class ExecStarted(_Control):
+    """The first answer: the command runs and reads its input."""
+
+    kind: Literal["started"] = "started"
+
+
 class ExecEnd(_Control):
     """The last message: how the command ended."""
 
@@ -73,10 +79,9 @@ class ExecRefusal(_Control):
     why: str
 
 
-ExecMessage = StreamData | WindowSize | ExecCommand | ExecEnd | ExecRefusal
-_READ: TypeAdapter[WindowSize | ExecCommand | ExecEnd | ExecRefusal] = TypeAdapter(
-    Annotated[WindowSize | ExecCommand | ExecEnd | ExecRefusal, Field(discriminator="kind")]
-)
+_Controls = WindowSize | ExecCommand | ExecStarted | ExecEnd | ExecRefusal
+ExecMessage = StreamData | _Controls
+_READ: TypeAdapter[_Controls] = TypeAdapter(Annotated[_Controls, Field(discriminator="kind")])
 
 
 def written(message: ExecMessage) -> str | bytes:

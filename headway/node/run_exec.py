@@ -14,6 +14,7 @@ from headway.model.exec_messages import (
     ExecEnd,
     ExecMessage,
     ExecRefusal,
+    ExecStarted,
     StandardStream,
     StreamData,
     WindowSize,
@@ -54,6 +55,7 @@ class RunExec:
             with self._counted(run_id, team):
                 execution = await run_sync(self._begun, run_id, command)
                 try:
+                    await said(client, ExecStarted())
                     end = await self._carried(client, execution, run_id)
                 finally:
                     with anyio.CancelScope(shield=True):

@@ -20,19 +20,26 @@ from headway.scheduler.limits import Gates
 from headway.scheduler.snapshot import Known, left_of, node_view
 from headway.scheduler.waiting import Waiting
 
+_RESTS = Wait(
+    Resource.TURN,
+    "its last start failed: it is tried again within a minute; the worker's log has why",
+)
+
 
 def held_back(waiting: Waiting, seen: PoolSnapshot) -> dict[str, Wait]:
     """Runs that nothing could start now, whatever room there is.
 
-    Those that are barred, members of arrays of which as many run as may, and those that follow
-    others which have not ended.
+    Those whose last start failed a moment ago, those that are barred, members of arrays of which as
+    many run as may, and those that follow others which have not ended.
     """
     why_barred = barred(waiting.gates, seen)
     found = dict(_of_full_arrays(seen)) | dict(_of_others(seen))
     for run_id, entry in waiting.entries.items():
         if (wait := why_barred(entry.run)) is not None:
             found[run_id] = wait
-    return found
+    readings = (record.reading for record in seen.nodes)
+    resting = {run_id for reading in readings if reading for run_id in reading.resting}
+    return found | dict.fromkeys(resting & waiting.entries.keys(), _RESTS)
 
 
 def barred(gates: Gates, seen: PoolSnapshot) -> Callable[[WaitingRun], Wait | None]:

@@ -12,7 +12,7 @@ from headway.clock import NowAndThen
 from headway.errors import HeadwayError, LeaseLost
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
-from headway.model.lease import Fence, Resource, Wait
+from headway.model.lease import Fence, Wait
 from headway.model.run import Exit, Measurement
 from headway.model.term import Leader, Term
 from headway.model.turn import VirtualClock
@@ -38,10 +38,6 @@ _KEEP_CLOCK = timedelta(minutes=1)
 """The virtual clock is kept so often even where nobody joins the queue."""
 _BEHIND_EVERY_S = 10.0
 """So often it is told of the runs behind those that are planned for when they start."""
-_RESTS = Wait(
-    Resource.TURN,
-    "its last start failed: it is tried again within a minute; the worker's log has why",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +208,7 @@ class PoolQueue:
         self._fallbacks.forget(run_id)
 
     def _hold_back(self, seen: PoolSnapshot) -> None:
-        readings = (record.reading for record in seen.nodes)
-        resting = {run_id for reading in readings if reading for run_id in reading.resting}
-        rests = dict.fromkeys(resting & self._waiting.entries.keys(), _RESTS)
-        before, self._held_back = self._held_back, held_back(self._waiting, seen) | rests
+        before, self._held_back = self._held_back, held_back(self._waiting, seen)
         for run_id in before.keys() - self._held_back.keys():
             self._announced.forget(run_id)
 

@@ -1,6 +1,7 @@
 """The runs that wait, as plain data with documented keys (docs/json.md)."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ from headway.model.lease import Demand, Sharing
 from headway.model.run import Prediction
 from headway.model.size import Size
 from headway.policy.plan import Plan, Start, Stay
+from headway.scheduler.announced import is_behind
 from headway.scheduler.planning import read_pool
 from headway.scheduler.why import Advice
 from headway.site import Site
@@ -39,8 +41,10 @@ def _lines(site: Site, pool: str) -> Iterator[tuple[int, RunRecord, Start | Stay
     planned = [entry for entry in (*made.entries, *made.behind) if entry.run_id in records]
     yield from ((entry.position, records.pop(entry.run_id), entry) for entry in planned)
     behind = sorted(records.values(), key=lambda run: (-run.priority, run.submitted_at, run.run_id))
-    others = enumerate(behind, start=len(planned) + 1)
-    yield from ((position, record, None) for position, record in others)
+    for position, record in enumerate(behind, start=len(planned) + 1):
+        # Now, and not when its record was read, which is kept from one question to the next.
+        wait = now.left_out.get(record.run_id) or is_behind(len(made.entries))
+        yield position, replace(record, resource=wait.resource, reason=wait.reason), None
 
 
 def array_lines(site: Site, views: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -135,7 +135,7 @@ def test_who_is_stopped_while_it_holds_the_row_keeps_nobody_from_leading(ledger:
     def stop(holds: Callable[[Session], object], other: str) -> None:
         with ledger._database.transaction() as session:
             assert holds(session) is not False
-            assert session.execute(limit).scalar_one() == "3s"
+            assert session.execute(limit).scalar_one() == "6s"
             assert contend(ledger, other).node == other
             session.execute(limit)  # it goes on
 

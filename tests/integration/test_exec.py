@@ -28,6 +28,7 @@ from headway.model.exec_messages import (
     ExecEnd,
     ExecMessage,
     ExecRefusal,
+    ExecStarted,
     StandardStream,
     StreamData,
     read,
@@ -39,6 +40,7 @@ from headway.model.run_file import signed
 from headway.node.file_server import serve_on
 from headway.node.run_exec import MOST_OF_A_RUN
 from headway.pinning import only
+from headway.run.environment import MAKING
 from headway.run.here import connected_note, container_name
 from headway.runtime.port import ContainerSpec
 from headway.settings import Settings
@@ -221,7 +223,9 @@ def asked(
 
 
 def heard(opened: ClientConnection) -> ExecMessage:
-    return read(opened.recv(timeout=60))
+    """What follows the word that it has started, if it has."""
+    message = read(opened.recv(timeout=60))
+    return heard(opened) if isinstance(message, ExecStarted) else message
 
 
 def refusal(place: Place, headers: dict[str, str], run_id: str = THERE) -> str:
@@ -265,6 +269,22 @@ def test_a_run_that_waits_has_none(place) -> None:
     )  # fmt: skip
     why = denial(place, place.ada, waits)
     assert f"no command can be started in run {waits}: the run is waiting" in why
+
+
+def test_what_a_refused_command_would_have_read_is_there_for_the_next(place) -> None:
+    said, say = os.pipe()
+    os.write(say, b"hello\n")
+    os.close(say)
+    environments = place.sites["head"].settings.environments_dir
+    being_made = environments / "of" / "it" / f"{MAKING}{container_name(HERE, 1)}"
+    being_made.parent.mkdir(parents=True)
+    being_made.touch()
+    refused = started(place, HERE, "cat", **PIPES | {"stdin": said})
+    assert "its environment is being made" in refused.communicate(timeout=60)[1].decode()
+    being_made.unlink()
+    done = started(place, HERE, "cat", **PIPES | {"stdin": said})
+    assert done.communicate(timeout=60)[0] == b"hello\n"
+    os.close(said)
 
 
 def test_an_operator_does(place) -> None:

@@ -35,7 +35,7 @@ from headway.node.grants import NodeGrants, ToStart
 from headway.policy.plan import Start
 from headway.run.here import NodeAttempt
 from headway.scheduler.intake import Offer, Taken
-from headway.scheduler.limits import Gates
+from headway.scheduler.limits import GATES, Gates, gates_document
 from headway.scheduler.planning import preview
 from headway.scheduler.queue import Pass, PoolQueue
 from headway.scheduler.why import why
@@ -475,6 +475,17 @@ def test_wrong_settings_leave_the_last_good_ones(here) -> None:
     with pytest.raises(ValueError, match="window: got 0"):
         adopt(here, LINE, {"window": 0})
     assert here.policy_settings.window == 10
+
+
+def test_the_queue_says_why_a_run_waits_though_it_was_read_before_that_was_known(sites) -> None:
+    here, line = sites["here"], only_here(sites)
+    line.take_in([offer("a")])
+    assert [view["starts_now"] for view in line_views(here)] == [True]
+    paused = gates_document(Gates(pool_paused=True))
+    here.ledger.settings.put(f"{GATES}/{here.settings.pool}", paused)
+    line.run_pass()
+    (view,) = line_views(here)
+    assert (view["reason"], view["starts_now"]) == ("its work pool is paused", False)
 
 
 def test_paused_queues_and_limits_hold(sites) -> None:

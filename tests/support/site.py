@@ -32,7 +32,7 @@ from headway.site import LINE, POLICY, current_site
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-PATIENCE_S = 150.0
+PATIENCE_S = 300.0
 """How long a test waits for what has to come; a guard, no promise: the machine may be busy."""
 SLEEPER = """\
 import json, sys, time
@@ -46,8 +46,9 @@ DAEMONS = ("supervisor", "gateway", "guard", "server", "scheduler", "worker", "d
 """The processes of a site of one node."""
 _KEPT_AS = {"headway-line": LINE, "headway-container-policy": POLICY}
 """Names under which the ledger keeps what an operator sets in a block of the site."""
-OF_ITS_OWN = (("up",), ("demo",), ("serve",), ("node", "join"))
-"""Commands that get a process of their own, since they start others."""
+OF_ITS_OWN = (("up",), ("demo",), ("serve",), ("node", "join"), ("doctor",))
+"""Commands that get a process of their own, since they start others, or load NVML: a process keeps
+the first library that it loads, and that of the tests may have been another test's stub."""
 
 
 class LiveSite:
@@ -245,9 +246,9 @@ class LiveSite:
             wait_for(lambda: not _lives(pid), lambda: f"{pid} still lives")
 
     def worker_log(self) -> str:
-        """The end of the worker's log, for messages of failed tests."""
-        path = self.home / "state/worker.log"
-        return path.read_text()[-3000:] if path.exists() else ""
+        """The ends of the worker's and the scheduler's log, for messages of failed tests."""
+        paths = [self.home / f"state/{name}.log" for name in ("worker", "scheduler")]
+        return "\n".join(path.read_text()[-3000:] for path in paths if path.exists())
 
 
 def within_this_process(
