@@ -6,6 +6,7 @@ Run by `headway up` and `headway node join`; a document that an operator has edi
 it is. All of it is one process: to import Prefect takes longer than what is done with it.
 """
 
+import os
 import sys
 from contextlib import closing
 from typing import Any
@@ -16,6 +17,7 @@ from prefect.cli import app
 from blocks.site import HeadwayContainerPolicy, HeadwayLine, HeadwayNode
 from headway.errors import LedgerMissing
 from headway.ledger import Ledger
+from headway.model.engine import LEADS_TO
 from headway.settings import Settings
 from headway.site import LINE, POLICY
 
@@ -40,12 +42,16 @@ def register(settings: Settings) -> list[str]:
 
 def _known(settings: Settings, kind: type[Block], noted: str) -> dict[str, Any]:
     """What the ledger has of a document that is not in Prefect's database, as after a new one."""
+    document = _noted(settings, noted)
+    return {key: value for key, value in document.items() if key in kind.model_fields}
+
+
+def _noted(settings: Settings, name: str) -> dict[str, Any]:
     try:
         with closing(Ledger.find(settings.database_url)) as ledger:
-            document = ledger.settings.get(noted) or {}
+            return ledger.settings.get(name) or {}
     except LedgerMissing:
         return {}
-    return {key: value for key, value in document.items() if key in kind.model_fields}
 
 
 def prefect(*words: str) -> None:
@@ -67,6 +73,7 @@ def main(settings: Settings, *, only_pool: bool) -> None:
     prefect("work-pool", "create", settings.pool, "--type", "gpu-node", "--overwrite")
     if only_pool:
         return
+    os.environ["HEADWAY_LEADS_TO"] = _noted(settings, LEADS_TO).get("pool", settings.pool)
     prefect("deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
     for document in register(settings):
         sys.stdout.write(f"created block {document}\n")

@@ -115,9 +115,18 @@ def _settle_uids(site: Site, policy: ContainerPolicy) -> None:
 
 
 def check_name(ledger: Ledger, settings: Settings) -> None:
-    """Raise `NodeNameTaken` where this home cannot be the node that it is called."""
-    identity = node_identity(settings.home)
-    ledger.nodes.check_name(settings.node, identity=identity, boot_id=boot_id())
+    """Raise where this home cannot be the node that it is called, in the pool that it names.
+
+    Raises:
+        NodeNameTaken: Another node has the name.
+        InvalidInput: An engine starts the pool's runs.
+    """
+    ledger.nodes.check_name(
+        settings.node,
+        pool=settings.pool,
+        identity=node_identity(settings.home),
+        boot_id=boot_id(),
+    )
 
 
 def join_site(site: Site) -> None:

@@ -10,7 +10,7 @@ from headway.engine.port import Cluster
 from headway.engine.slurm import SlurmEngine
 from headway.errors import InvalidInput
 from headway.ledger.engines import EnginePoolRecord
-from headway.model.engine import EnginePool
+from headway.model.engine import LEADS_TO, EnginePool
 from headway.model.node import NodeState
 from headway.node.daemon import follower_daemon
 from headway.prefect.auth import site_auth
@@ -41,11 +41,12 @@ def add_engine(site: Site, say: Callable[[str], None]) -> tuple[Cluster, dict[st
     if not found.pools:
         allowed = "ask the cluster's operators: this user sees no partition"
         raise InvalidInput("engine", SLURM, allowed)
-    known = site.ledger.engines.pools()
-    taken = {record.node.pool for record in site.ledger.nodes.all()}
+    known, nodes = site.ledger.engines.pools(), site.ledger.nodes.all()
+    taken, there = {each.node.pool for each in nodes}, {each.node.name for each in nodes}
     names = {pool.name: _name(pool, taken) for pool in found.pools}
     for name in names.values():
-        if name in known and known[name].node != settings.node:
+        # One that was removed hands nothing in any more.
+        if name in known and known[name].node in there - {settings.node}:
             allowed = f"node {known[name].node} hands its runs in: add it there"
             raise InvalidInput("engine", SLURM, allowed)
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
@@ -73,6 +74,8 @@ def lead_to_engine(site: Site, say: Callable[[str], None]) -> None:
     found, names = add_engine(site, say)
     settings = site.settings
     default = next((pool for pool in found.pools if pool.is_default), found.pools[0])
+    # Noted first: the next registration of the deployment, as by an upgrade, goes by it.
+    site.ledger.settings.keep(LEADS_TO, {"pool": names[default.name]})
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
         server.lead_to(names[default.name])
     why = "it is the submit host of Slurm: its runs go there"

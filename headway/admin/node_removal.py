@@ -62,6 +62,12 @@ def remove_node(
     if record is not None:
         _take_out(site, name, powered_off=powered_off, say=say)
     site.ledger.node_logins.remove(name)
+    pools = sorted(each.pool for each in site.ledger.engines.pools().values() if each.node == name)
+    if pools:
+        say(
+            f"it was the submit host of {', '.join(pools)}: what waits or runs there "
+            "stays so until `headway engine add` was typed on another one"
+        )
     janitor = Janitor(site)
     runs = site.ledger.runs.on_node(name)
     prefect = {}

@@ -7,6 +7,7 @@ ROOT/KEY/job                    the engine's name for it, as soon as that is kno
 ROOT/KEY/[MEMBER/]cancelled     its user asked to end it
 ROOT/KEY/[MEMBER/]claim, started.json, ended.json, log, outputs/    by `wrapper`
 ROOT/KEY/[MEMBER/]seen.json     how it ended by the engine's word, since engines forget
+ROOT/.forgotten-KEY.…           what is being removed
 """
 
 import fcntl
@@ -16,8 +17,9 @@ import os
 import re
 import shlex
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from itertools import chain
@@ -31,6 +33,7 @@ from headway.errors import InvalidInput
 from headway.model.run import Exit, ExitKind
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}")
+_FORGOTTEN = ".forgotten-"
 _SCRIPT = """\
 #!/bin/sh
 # Made by headway for job {key}. The machine needs Python 3.8 and this folder, nothing else.
@@ -243,8 +246,11 @@ class Place:
         return float((_read(self.folder(key) / "request.json") or {}).get("grace_s", 0.0))
 
     def forget(self, key: str) -> None:
-        """Remove everything of it."""
-        shutil.rmtree(self.folder(key), ignore_errors=True)
+        """Remove everything of it: at once, since half of it would be taken for a job's."""
+        with suppress(FileNotFoundError):
+            self.folder(key).rename(self._root / f"{_FORGOTTEN}{key}.{time.time_ns()}")
+        for gone in self._root.glob(f"{_FORGOTTEN}*"):  # by whoever was killed meanwhile, too
+            shutil.rmtree(gone, ignore_errors=True)
 
 
 @contextmanager

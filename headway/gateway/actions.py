@@ -152,13 +152,9 @@ def checked(
     Raises:
         InvalidInput: Something is wrong with the job, or it is to be somebody else's.
     """
-    pool, queue = wanted.pool or "", wanted.queue or ""
-    read = job_of(site, wanted.job, caller, pool=pool, queue=queue)
-    refuse_impossible(site, read, pool=pool, queue=queue)  # needs no server
     goes_to = server.destination(wanted.pool, wanted.queue)
-    if not pool and wanted.job.get("python"):  # the nodes of another pool have other images
-        read = job_of(site, wanted.job, caller, pool=str(goes_to["work_pool_name"]), queue=queue)
-    pool = str(goes_to["work_pool_name"])
+    pool, queue = str(goes_to["work_pool_name"]), wanted.queue or ""
+    read = job_of(site, wanted.job, caller, pool=pool, queue=queue)
     refuse_impossible(site, read, pool=pool, queue=queue)
     refuse_missing(site, read, server, pool=pool, queue=queue)
     refuse_shell(site, read, pool=pool, queue=queue)

@@ -2,14 +2,13 @@
 
 One process for all of their pools and all of their jobs. For each pool it is what the scheduler is
 for a pool of nodes, with `EngineQueue` in the place of a plan; it leads the pool in a term that the
-ledger gives it. It ends when it leads none.
+ledger gives it; where it leads not, it stands by.
 """
 
 import logging
 from functools import partial
 
 import anyio
-from anyio.abc import TaskGroup
 from prefect.client.orchestration import PrefectClient, get_client
 
 from headway.engine.place import Place
@@ -20,6 +19,7 @@ from headway.node.daemon import follower_daemon
 from headway.scheduler.engine_janitor import EngineJanitor
 from headway.scheduler.engine_jobs import EngineJobs
 from headway.scheduler.engine_queue import EngineQueue
+from headway.scheduler.queue import LEADS_S
 from headway.site import Site
 from headway.worker.tasks import run_periodically
 
@@ -31,34 +31,55 @@ _ROUND_EVERY_S, _BEAT_EVERY_S = 1.0, 30.0
 
 async def _main(site: Site) -> None:
     jobs = EngineJobs(SlurmEngine(Place(site.settings.slurm_dir), site.site_id, site.clock), site)
-    pools = site.ledger.engines.pools().values()
-    async with get_client() as client, anyio.create_task_group() as beside:
-        async with anyio.create_task_group() as leading:
-            for name in [each.pool for each in pools if each.node == site.settings.node]:
-                own = site.of_pool(name)
-                _serve(own, client, EngineQueue(own, jobs), leading, beside)
-        beside.cancel_scope.cancel()
+    beat = follower_daemon(site.settings).beat
+    async with get_client() as client, anyio.create_task_group() as tasks:
+        for name in [each.pool for each in site.ledger.engines.pools().values()]:
+            own = site.of_pool(name)
+            if _is_here(own):
+                lead = partial(_lead, own, client, jobs)
+                without = f"nobody follows pool {name}"
+                tasks.start_soon(run_periodically, lead, own.clock, without, LEADS_S, None)
+
+        async def alive() -> None:
+            beat()  # whether or not it leads any
+
+        without = "the supervisor is not told"
+        tasks.start_soon(run_periodically, alive, site.clock, without, LEADS_S, None)
 
 
-def _serve(
-    site: Site, client: PrefectClient, queue: EngineQueue, leading: TaskGroup, beside: TaskGroup
-) -> None:
-    """Begin to lead the pool of *site*, and to do what is done beside that."""
-    pool, clock = site.settings.pool, site.clock
+async def _lead(site: Site, client: PrefectClient, jobs: EngineJobs) -> None:
+    """Lead the pool of *site* until another process does, or another node is its submit host."""
+    if not await anyio.to_thread.run_sync(_is_here, site):
+        return
+    pool, queue = site.settings.pool, EngineQueue(site, jobs)
     leads = Scheduler(
         site, client, queue=queue, janitor=EngineJanitor(site),
         daemon=follower_daemon(site.settings), look_every_s=_ROUND_EVERY_S,
     )  # fmt: skip
-    leading.start_soon(leads.lead)
     # What an earlier process has not shown of them.
     queue.stepped.update(run.run_id for run in site.ledger.engines.under_way(pool))
     show = partial(StepPages(client, site.ledger).show, queue.stepped)
     beat = partial(client.send_worker_heartbeat, pool, site.settings.node, _BEAT_EVERY_S)
-    for body, without, every_s in (
-        (show, "steps are not on the pages of runs", _ROUND_EVERY_S),
-        (beat, f"pool {pool} is taken for one that nobody serves", _BEAT_EVERY_S),
-    ):
-        beside.start_soon(run_periodically, body, clock, without, every_s, None)
+    async with anyio.create_task_group() as beside:
+
+        async def look() -> None:
+            if not await anyio.to_thread.run_sync(_is_here, site):
+                beside.cancel_scope.cancel()
+
+        for body, without, every_s in (
+            (look, "whether this is the submit host is not known", LEADS_S),
+            (show, "steps are not on the pages of runs", _ROUND_EVERY_S),
+            (beat, f"pool {pool} is taken for one that nobody serves", _BEAT_EVERY_S),
+        ):
+            beside.start_soon(run_periodically, body, site.clock, without, every_s, None)
+        await leads.lead()
+        beside.cancel_scope.cancel()
+
+
+def _is_here(site: Site) -> bool:
+    """Whether this node is the submit host of *site*'s pool."""
+    pool = site.ledger.engines.pools().get(site.settings.pool)
+    return pool is not None and pool.node == site.settings.node
 
 
 def main() -> None:

@@ -7,32 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlmodel import Field, SQLModel, col, select
+from sqlmodel import col, select
 
+from headway.errors import InvalidInput
 from headway.ledger.attempts import note_claim, note_start
-from headway.ledger.columns import UtcDateTime, now, value
+from headway.ledger.columns import among, now
 from headway.ledger.database import Repository
+from headway.ledger.engine_tables import EnginePoolRow, pools_as_they_are
 from headway.ledger.fences import fenced
 from headway.ledger.leaders import in_term
+from headway.ledger.nodes import of_the_site
 from headway.ledger.notices import note_started
 from headway.ledger.records import RunRecord
 from headway.ledger.run_rows import move, run_record
-from headway.ledger.tables import RunRow
+from headway.ledger.tables import NodeRow, RunRow
 from headway.model.engine import EnginePool
 from headway.model.lease import Fence
 from headway.model.run import GRANTED, RunState
 from headway.model.term import Term
-
-
-class EnginePoolRow(SQLModel, table=True):
-    """A work pool whose runs an engine starts."""
-
-    __tablename__ = "engine_pool"
-    pool: str = Field(primary_key=True, max_length=200)
-    engine: str = Field(max_length=20)
-    node: str = Field(max_length=63, foreign_key="node.name")
-    has: EnginePool | None = value(EnginePool)
-    read_at: datetime = Field(sa_type=UtcDateTime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +50,18 @@ class Engines(Repository):
         return {each.pool: each for each in found}
 
     def keep(self, engine: str, node: str, pools: Sequence[tuple[str, EnginePool]]) -> None:
-        """These are the pools of *engine* at submit host *node* now: work pool, and what it has."""
+        """These are the pools of *engine* at submit host *node* now: work pool, and what it has.
+
+        Raises:
+            InvalidInput: Nodes of the site have joined in one of them: it would start its runs,
+                too.
+        """
         with self._database.transaction() as session:
+            pools_as_they_are(session)
+            nodes = of_the_site().where(among(NodeRow.pool, [pool for pool, _ in pools]))
+            if (other := session.exec(nodes).first()) is not None:
+                allowed = f"node {other.name} has joined in it: its runs are its nodes' to start"
+                raise InvalidInput("pool", other.pool, allowed)
             for pool, has in pools:
                 session.merge(
                     EnginePoolRow(

@@ -15,6 +15,7 @@ from headway.ledger.audit_log import Act, note
 from headway.ledger.codec import record
 from headway.ledger.columns import among, db_now, now
 from headway.ledger.database import Repository
+from headway.ledger.engine_tables import pools_as_they_are, refuse_of_engine
 from headway.ledger.lease_rows import LIVE, release_all
 from headway.ledger.records import NodeRecord
 from headway.ledger.tables import (
@@ -49,8 +50,11 @@ class Nodes(Repository):
 
         Raises:
             NodeNameTaken: Another node of this name reports, or holds leases.
+            InvalidInput: Its pool is an engine's.
         """
         with self._database.transaction() as session:
+            pools_as_they_are(session)
+            refuse_of_engine(session, node.pool)
             known = session.get(NodeRow, node.name, with_for_update=True)
             if known is not None and known.removed_at is None:
                 _refuse_another(session, known, identity, boot_id)
@@ -96,9 +100,10 @@ class Nodes(Repository):
             if row is not None and row.worker_token == token_digest(worker_token):
                 row.ports = ports
 
-    def check_name(self, name: str, *, identity: str, boot_id: str) -> None:
-        """Raise `NodeNameTaken` where `register` would."""
+    def check_name(self, name: str, *, pool: str, identity: str, boot_id: str) -> None:
+        """Raise `NodeNameTaken` or `InvalidInput` where `register` would."""
         with self._database.reading() as session:
+            refuse_of_engine(session, pool)
             known = _row(session, name)
             if known is None:
                 return

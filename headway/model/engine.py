@@ -40,5 +40,7 @@ class EnginePool:
     max_nodes: int | None = None
 
 
+LEADS_TO = "leads-to"
+"""Name of the site's setting that says to which pool runs go that name none; else to the nodes'."""
 ENGINES = frozenset({"slurm"})
 """Names of engines: what a run's `runtime` says that was handed to one."""

@@ -37,6 +37,8 @@ class EngineQueue(PoolQueue):
         super().__init__(site)
         self._round = EngineRound(site, jobs, self._call)
         self._jobs = jobs
+        self._foretold: set[str] = set()
+        """Keys of the attempts that wait: what they are given is predicted once in a process."""
 
     def _call(self, run_id: str) -> None:
         self.called.add(run_id)
@@ -83,14 +85,20 @@ class EngineQueue(PoolQueue):
 
     def _foreseen(self, seen: PoolSnapshot, gates: Gates) -> Iterator[RunRecord]:
         """Those that wait, in order, each with what it needs; the others have ended."""
-        intake = Intake(self._site, self._pool, gates)
+        intake, foretold = Intake(self._site, self._pool, gates), self._foretold
+        self._foretold = set()
         for record in sorted(seen.changed, key=lambda each: (-each.priority, each.submitted_at)):
             job = intake.job_of(record)
             if isinstance(job, Exit):
                 self._end(record, job)
-            elif record.demand is not None and record.demand_override is None:
-                yield record
-            elif (told := intake.predicted(record, job)) is not None:
+                continue
+            told: RunRecord | None = record
+            key = _key(record)
+            is_more = record.demand_override is not None and key not in foretold
+            if record.demand is None or is_more:
+                told = intake.predicted(record, job)
+            if told is not None:
+                self._foretold.add(key)
                 yield told
         self.called |= intake.called
 

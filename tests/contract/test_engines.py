@@ -1,8 +1,10 @@
 """Pools of engines in the ledger, and the steps of runs there: no lease, and one follower."""
 
+from dataclasses import replace
+
 import pytest
 
-from headway.errors import LeaseLost, TermOver
+from headway.errors import InvalidInput, LeaseLost, TermOver
 from headway.ledger import Ledger
 from headway.model.engine import EngineNode, EnginePool, GpuKind
 from headway.model.lease import Fence
@@ -30,6 +32,21 @@ def test_what_a_pool_has_is_kept_and_learnt_anew(ledger: Ledger) -> None:
     found = ledger.engines.pools()
     assert set(found) == {"cluster", "more"}
     assert (found["cluster"].has, found["cluster"].node) == (HAS, "node-a")
+
+
+def test_no_pool_is_an_engines_and_a_nodes(ledger: Ledger) -> None:
+    join(ledger, "node-a")
+    ledger.engines.keep("slurm", "node-a", [("cluster", HAS)])
+    known = ledger.nodes.get("node-a")
+    assert known is not None
+    late = replace(known.node, name="late", pool="cluster")
+    with pytest.raises(InvalidInput, match="handed to slurm"):
+        ledger.nodes.register(late, boot_id="b", worker_token="t")
+    with pytest.raises(InvalidInput, match="handed to slurm"):
+        ledger.nodes.check_name("late", pool="cluster", identity="", boot_id="b")
+    with pytest.raises(InvalidInput, match="node-a has joined"):
+        ledger.engines.keep("slurm", "node-a", [("more", HAS), (known.node.pool, HAS)])
+    assert set(ledger.engines.pools()) == {"cluster"}
 
 
 def test_a_run_begins_without_a_lease_waits_again_and_ends(ledger: Ledger) -> None:

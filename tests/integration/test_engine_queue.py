@@ -14,9 +14,11 @@ from headway.engine.decide import Do
 from headway.engine.place import Place
 from headway.engine.port import Phase, Request
 from headway.errors import CodeMissing, EngineAway, EngineRefused, LeaseLost
+from headway.forecast import Forecaster
 from headway.ledger.calls import scheduler_of
 from headway.ledger.records import RunRecord
-from headway.model.run import Exit, ExitKind, RunState
+from headway.model.job import TrainingJob
+from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.run.on_engine import EngineAttempt
 from headway.scheduler.engine_jobs import EngineJobs
 from headway.scheduler.engine_queue import EngineQueue
@@ -298,6 +300,60 @@ def test_a_run_that_cannot_be_handed_in_ends_and_one_with_a_fault_stops_no_other
     assert exit_ is not None
     assert exit_.kind is ExitKind.REFUSED
     assert "it was removed" in exit_.message
+
+
+def test_what_an_attempt_with_more_needs_is_foretold_once(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower.enqueue("r", *sh("sleep 300"), retries=1)
+    follower.running("r")
+    foretold: list[Any] = []
+    forecast = Forecaster.forecast
+
+    def counted(self: Forecaster, job: TrainingJob, **given: Any) -> Any:
+        foretold.append(given["override"])
+        return forecast(self, job, **given)
+
+    monkeypatch.setattr(Forecaster, "forecast", counted)
+    more = {"time_limit_s": 900.0}
+    exit_ = Exit(ExitKind.TIMED_OUT, None, "over")
+    fence = follower.run("r").unleased
+    follower.site.ledger.runs.requeue(fence, exit_, Measurement(), demand_override=more)
+    for _ in range(4):
+        follower.queue.run_pass()
+    assert foretold == [more]
+    follower.begin_anew()
+    follower.queue.run_pass()
+    assert foretold == [more, more]
+
+
+def test_another_submit_host_goes_on_with_the_jobs_of_one_that_was_removed(
+    follower: Follower, tmp_path: Path
+) -> None:
+    ends = f"until [ -e {tmp_path}/go ]; do sleep 0.1; done"
+    for run_id in ("a", "b"):
+        follower.enqueue(run_id, *sh(f"echo x >> {tmp_path}/{run_id}; {ends}"))
+    follower.cluster.slots = 1
+    follower.running("a")
+    follower.until(lambda: len(follower.cluster.entries()) == 2)
+    settings = follower.site.settings.model_copy(update={"home": tmp_path / "other"})
+    engine = FakeEngine(Place(settings.slurm_dir), "s", SystemClock())
+    engine.cluster = follower.cluster
+    follower.jobs = EngineJobs(engine, follower.site)
+    follower.queue = EngineQueue(follower.site, follower.jobs)
+    follower.queue.contend(reaches_prefect=True)
+    for _ in range(3):
+        follower.queue.run_pass()
+    assert len(follower.cluster.entries()) == 2
+    assert follower.run("a").state is RunState.RUNNING
+    follower.cluster.slots = 4
+    follower.running("b")
+    (tmp_path / "go").touch()
+    for run_id in ("a", "b"):
+        exit_ = follower.ended(run_id).exit
+        assert exit_ is not None
+        assert "files on the shared folder" in exit_.message
+        assert (tmp_path / run_id).read_text() == "x\n"
 
 
 def test_what_another_attempt_has_by_now_is_none_of_this_one(follower: Follower) -> None:

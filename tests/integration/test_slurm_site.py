@@ -212,6 +212,26 @@ def test_jobs_go_on_while_the_site_is_down(site: LiveSite, cluster: Slurm, tmp_p
     assert until(site, run_id, "Completed", "Failed")["exit"]["kind"] == "ok"
 
 
+def test_what_is_registered_anew_leads_to_the_cluster_still(cluster: Slurm, tmp_path: Path) -> None:
+    conf = cluster.env["SLURM_CONF"]
+    with live_site(tmp_path / "home", "process", SLURM_CONF=conf) as site:
+        assert site.run("up", "--engine", "slurm").returncode == 0
+        (site.home / "state/registered").unlink()  # as of another version
+        assert "registering" in site.run("up").stdout
+        assert site.call("GET", "deployments/name/train/default")["work_pool_name"] == POOL
+        # Teams' shares are of own nodes: without --pool it goes to the cluster, too.
+        site.set_block("headway-line", teams={"default": {"max_host_memory_bytes": 2**30}})
+        path = tmp_path / "job.json"
+        path.write_text(json.dumps(job(resources={"cpus": 1, "host_memory": "2GiB"})))
+
+        def refused_by_own_nodes() -> bool:
+            return site.run("submit", str(path), "--pool", "gpu").returncode == 2
+
+        wait_for(refused_by_own_nodes, lambda: site.run("submit", str(path), "--pool", "gpu"))
+        run_id: str = site.json("submit", str(path))["run_id"]
+        assert until(site, run_id, "Completed")["runtime"] == "slurm"
+
+
 def test_the_page_leads_to_a_finished_job(
     cluster: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

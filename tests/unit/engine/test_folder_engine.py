@@ -50,6 +50,27 @@ def test_a_job_that_ended_before_its_key_was_forgotten_is_none_of_the_next_try(
     assert engine.submit(request()).engine_id == "2"
 
 
+def test_who_is_killed_while_it_forgets_leaves_nothing_of_the_job(
+    engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.submit(request())
+    engine.cancel([("r-1", 0)])
+    engine.jobs()
+
+    def killed(folder: Path, **_: object) -> None:
+        (folder / "request.json").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            engine.forget("r-1")
+    assert engine.jobs() == ()
+    assert engine.submit(request()).is_new  # else it would be taken for one that has ended
+    engine.forget("r-1")
+    assert not list(tmp_path.glob("*r-1*"))
+
+
 def test_a_folder_whose_name_is_no_key_is_left_alone(engine: FakeEngine, tmp_path: Path) -> None:
     engine.submit(request())
     shutil.copytree(tmp_path / "r-1", tmp_path / "r-1 (copy)")
