@@ -170,7 +170,7 @@ class Site:
         except EngineUnreachable as error:
             engine = runtime.engine
             if had.exists() or self._noted() is RuntimeKind.DOCKER or engine.expected():
-                raise EngineSilent(engine.address, error.cause) from error
+                raise EngineSilent(error.action, error.cause, engine.address) from error
             return RuntimeKind.PROCESS
         had.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         had.touch()
