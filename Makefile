@@ -60,7 +60,7 @@ check: $(DEV)    ## lint, types, import contracts and the unit tests: under a mi
 	$(BIN)/deptry headway flows blocks samples
 	$(BIN)/python -m pytest -q -n $(UNIT_TESTERS) tests/unit
 
-protocol: $(DEV) ## every state of the lease protocol: a minute; PROTOCOL=--full: ten
+protocol: $(DEV) ## every state of the lease protocol: ten minutes; PROTOCOL=--full: an hour, 15 GB
 	$(BIN)/python -m tests.protocol $(PROTOCOL)
 
 seeded-bugs: $(DEV) ## put some forty bugs into copies of the code: which test finds each

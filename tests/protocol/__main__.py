@@ -6,15 +6,16 @@ Prints the number of states of each size, and by which steps each broken rule is
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import TypeVar
 
 from tests.protocol import election
-from tests.protocol.election_search import explore_elections
-from tests.protocol.explore import Explored, explore
+from tests.protocol.explore import Explored, explore, explore_elections
 from tests.protocol.mutations import MUTATIONS, OF_ELECTIONS
 from tests.protocol.values import UNLIMITED, Rules
 
+RulesT = TypeVar("RulesT", Rules, election.Rules)
 SIZES = {
     "1 node, 1 run, Prefect": Rules(nodes=1, runs=1),
     "2 nodes, 1 run": Rules(nodes=2, runs=1, told_to_prefect=False),
@@ -45,42 +46,27 @@ FULL_ELECTIONS = {
 def main() -> int:
     """Explore, print, and say by the exit status whether all is as it must be."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="the largest sizes: minutes")
+    parser.add_argument("--full", action="store_true", help="the largest sizes: many minutes")
     asked = parser.parse_args()
-    explored = sizes(FULL if asked.full else SIZES)
-    elected = elections(FULL_ELECTIONS if asked.full else ELECTIONS)
-    return max(*explored, *elected, *mutations())
+    explored = sizes("size, two attempts each", FULL if asked.full else SIZES, explore)
+    chosen = FULL_ELECTIONS if asked.full else ELECTIONS
+    return max(*explored, *sizes("election and grants", chosen, explore_elections), *mutations())
 
 
-def sizes(chosen: dict[str, Rules]) -> Iterator[int]:
+def sizes(
+    what: str, chosen: Mapping[str, RulesT], search: Callable[[RulesT], Explored]
+) -> Iterator[int]:
     """One row for each size; 1 where an invariant is broken or a state has no way to an end."""
-    print("| size, two attempts each | faults | states | steps | depth | no end | broken | s |")
+    print(f"\n| {what} | faults | states | steps | depth | no end | broken | s |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     for name, rules in chosen.items():
         begun = time.perf_counter()
-        found = explore(rules, tell=_progress(name))
+        found = search(rules)
         faults = "any number" if rules.faults == UNLIMITED else f"at most {rules.faults}"
         faults = faults if rules.faults else "none, but messages are late and renewals fail"
         print(
-            f"\r| {name} | {faults} | {found.states:,} | {found.steps:,} | {found.depth} "
+            f"| {name} | {faults} | {found.states:,} | {found.steps:,} | {found.depth} "
             f"| {found.stuck} | {found.violation or 'nothing'} "
-            f"| {time.perf_counter() - begun:.0f} |",
-            flush=True,
-        )
-        print("\n".join(found.trace), end="")
-        yield int(bool(found.violation or found.stuck))
-
-
-def elections(chosen: dict[str, election.Rules]) -> Iterator[int]:
-    """The same of who grants the leases."""
-    print("\n| election and grants | faults | states | steps | depth | no end | broken | s |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
-    for name, rules in chosen.items():
-        begun = time.perf_counter()
-        found = explore_elections(rules)
-        print(
-            f"| {name} | at most {rules.faults} | {found.states:,} | {found.steps:,} "
-            f"| {found.depth} | {found.stuck} | {found.violation or 'nothing'} "
             f"| {time.perf_counter() - begun:.0f} |",
             flush=True,
         )
@@ -101,14 +87,6 @@ def mutations() -> Iterator[int]:
         after = ", ".join(found.trace) or "–"
         print(f"| {name} | {shown or '**NOTHING**'} | {after} | {found.states:,} |", flush=True)
         yield int(not shown)
-
-
-def _progress(name: str) -> Callable[[int, int], None]:
-    def tell(depth: int, states: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{name}: depth {depth}, {states:,} states", end="", file=sys.stderr)
-
-    return tell
 
 
 if __name__ == "__main__":

@@ -1,16 +1,20 @@
-"""Breadth-first search through every state of the model, a whole level of it at once."""
+"""Breadth-first search through every state of a model."""
 
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import breadth_first_order
 
-from tests.protocol.invariants import broken
-from tests.protocol.model import Model, Numbers
+from tests.protocol import election, election_steps
+from tests.protocol.model import Model
+from tests.protocol.run_steps import Violation
 from tests.protocol.values import Rules
 
-_AT_ONCE = 50_000
-"""States whose steps are taken together: more would not be faster, only larger."""
+State = TypeVar("State", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -27,86 +31,69 @@ class Explored:
     """States from which no end can be reached."""
 
 
-def explore(rules: Rules, *, tell: Callable[[int, int], None] | None = None) -> Explored:
-    """Look at every state; stop at the first that breaks something.
+def explore(rules: Rules) -> Explored:
+    """Look at every state of the lease protocol; stop at the first that breaks something."""
+    model = Model(rules)
+    return search(model.first(), model.steps, model.is_over, model.broken)
+
+
+def explore_elections(rules: election.Rules) -> Explored:
+    """Look at every state of elections and grants; stop at the first step that must not be."""
+
+    def steps(state: election.State) -> Iterable[tuple[str, election.State]]:
+        return ((f"{s.action} {s.who}", s.state) for s in election_steps.steps(state, rules))
+
+    return search(election.first_state(rules), steps, election.is_over, lambda _: "")
+
+
+def search(
+    first: State,
+    steps: Callable[[State], Iterable[tuple[str, State]]],
+    is_over: Callable[[State], bool],
+    broken: Callable[[State], str],
+) -> Explored:
+    """Look at every state behind *first*.
 
     Args:
-        rules: How large, and by which rules.
-        tell: Called with the depth and the number of states now and then.
+        first: The first one.
+        steps: What may follow a state; raises `Violation` for what must never be possible.
+        is_over: Whether a state is an end.
+        broken: Which invariant a state breaks; empty for none.
     """
-    model = Model(rules)
-    known = level = model.first()
-    levels, steps = [], 0
-    while len(level):
-        levels.append(level)
-        if found := _violation(model, levels, steps):
-            return found
-        following = []
-        for part in _parts(level):
-            for reached in model.steps(part):
-                steps += len(reached.keys)
-                following.append(_unknown(reached.keys, known))
-        level = np.unique(np.concatenate(following))
-        known = np.sort(np.concatenate((known, level)), kind="stable")
-        if tell is not None:
-            tell(len(levels), len(known))
-    return Explored(len(known), steps, len(levels), stuck=_stuck(model, levels, known))
+    numbers, states = {first: 0}, [first]
+    came: list[tuple[int, str]] = [(-1, "")]
+    """From which state each was reached first, and by which step."""
+    sources, targets, ends = array("l"), array("l"), [0]
+    """Every step; and how many states there were at the end of each level."""
+    for number, state in enumerate(states):
+        if number == ends[-1]:
+            ends.append(len(states))
+        try:
+            if what := broken(state):
+                raise Violation(what)
+            for label, after in steps(state):
+                if after not in numbers:
+                    numbers[after] = len(states)
+                    states.append(after)
+                    came.append((number, label))
+                sources.append(number)
+                targets.append(numbers[after])
+        except Violation as found:
+            trace: list[str] = []
+            while number:
+                number, label = came[number]  # noqa: PLW2901
+                trace.append(label)
+            trace.reverse()
+            return Explored(len(states), len(sources), len(ends) - 1, str(found), tuple(trace))
+    over = [number for number, state in enumerate(states) if is_over(state)]
+    stuck = len(states) - _with_an_end(len(states), sources, targets, over)
+    return Explored(len(states), len(sources), len(ends) - 1, stuck=stuck)
 
 
-def _parts(keys: Numbers) -> Iterator[Numbers]:
-    for begin in range(0, len(keys), _AT_ONCE):
-        yield keys[begin : begin + _AT_ONCE]
-
-
-def _unknown(keys: Numbers, known: Numbers) -> Numbers:
-    """Those of *keys* that are not among the sorted *known*, each once."""
-    keys = np.unique(keys)
-    at = np.searchsorted(known, keys)
-    return keys[known[np.minimum(at, len(known) - 1)] != keys]
-
-
-def _violation(model: Model, levels: list[Numbers], steps: int) -> Explored | None:
-    """What a state of the newest level breaks, or a step from one would."""
-    level = levels[-1]
-    never = model.work_out(level)
-    amiss, violating = model.amiss(level), model.violating(level)
-    if not len(amiss) and not len(violating):
-        return None
-    key = int(amiss[0] if len(amiss) else violating[0])
-    state = model.state(key)
-    what = broken(state.nodes, state.rows, model.rules) if len(amiss) else never
-    states = sum(map(len, levels))
-    return Explored(states, steps, len(levels) - 1, what, _trace(model, levels, key))
-
-
-def _trace(model: Model, levels: list[Numbers], key: int) -> tuple[str, ...]:
-    """The steps that lead to a state of the last level, from the first one."""
-    trace = []
-    for level in reversed(levels[:-1]):
-        for part in _parts(level):
-            for reached in model.steps(part):
-                at = np.flatnonzero(reached.keys == key)
-                if len(at):
-                    break
-            else:
-                continue
-            key = int(part[reached.sources[at[0]]])
-            trace.append(model.rows.labels[int(reached.labels[at[0]])])
-            break
-    return tuple(reversed(trace))
-
-
-def _stuck(model: Model, levels: list[Numbers], known: Numbers) -> int:
-    """How many states have no way to an end: found backwards from the ends, again and again."""
-    good = np.concatenate([model.is_over(part) for part in _parts(known)])
-    while True:
-        before = int(good.sum())
-        for level in reversed(levels):
-            for part in _parts(level[~good[np.searchsorted(known, level)]]):
-                leaves = np.zeros(len(part), dtype=bool)
-                for reached in model.steps(part):
-                    ends = good[np.searchsorted(known, reached.keys)]
-                    leaves[reached.sources[ends]] = True
-                good[np.searchsorted(known, part[leaves])] = True
-        if int(good.sum()) == before:
-            return len(known) - before
+def _with_an_end(states: int, sources: "array[int]", targets: "array[int]", over: list[int]) -> int:
+    """How many of the states have a way to one of those that are *over*: gone back from these."""
+    begin = np.full(len(over), states)  # one more, from which a way leads to each end
+    edges = np.concatenate((begin, targets)), np.concatenate((over, sources))
+    graph = coo_array((np.ones(len(edges[0]), dtype=np.int8), edges), (states + 1, states + 1))
+    found = breadth_first_order(graph.tocsr(), states, return_predecessors=False)
+    return len(found) - 1

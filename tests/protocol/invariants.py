@@ -11,7 +11,6 @@ from tests.protocol.values import (
     UP,
     Node,
     Row,
-    Rules,
 )
 
 RUNS_ON = frozenset({UP, UNGUARDED, UNGUARDED_LATE, GUARDED_AGAIN})
@@ -23,20 +22,8 @@ target allows, dead within 1 s of waking, and nothing that they write is accepte
 """
 
 
-def broken(nodes: Sequence[Node], rows: Sequence[Row], rules: Rules) -> str:
-    """Which invariant the state breaks; empty where all hold."""
-    for row in rows:
-        if found := of_one_run(nodes, row):
-            return found
-    for node in range(rules.nodes):
-        held = sum(row.lease is not None and row.lease.node == node for row in rows)
-        if held > rules.capacity:
-            return f"never overcommitted: {held} leases on node {node}"
-    return ""
-
-
 def of_one_run(nodes: Sequence[Node], row: Row) -> str:
-    """The same, of what one run shows by itself."""
+    """Which invariant one run breaks by itself; empty where all hold."""
     alive = [
         (node, cell.box.attempt)
         for node, cell in enumerate(row.cells)

@@ -1,158 +1,159 @@
-"""The model as tables of numbers, so that millions of states are looked at together.
+"""The model with its states as small tuples, so that hundreds of thousands can be kept.
 
-A state is one integer: the faults that may still come, the number of the nodes' part, and
-those of the runs' parts. Runs are alike and nodes are alike: of states that differ only in
-how they are numbered, the one with the smallest integer stands for all.
+A state is the faults that may still come, the nodes, and a number for each run's part. Runs are
+alike and nodes are alike: of states that differ only in how they are numbered, the smallest stands
+for all.
 """
 
 from collections.abc import Iterator
+from functools import cache
+from itertools import permutations
 from typing import NamedTuple
 
-import numpy as np
+from tests.protocol.invariants import of_one_run
+from tests.protocol.node_steps import (
+    NODE_STEPS,
+    after_tick,
+    is_possible,
+    may_tick,
+    row_after_tick,
+    row_may_tick,
+)
+from tests.protocol.run_steps import ANYWHERE, is_over, run_steps, tidy
+from tests.protocol.values import FROZEN, UNLIMITED, UP, Node, Row, Rules, first_state
 
-from tests.protocol.node_steps import NODE_STEPS
-from tests.protocol.node_table import NodeTable
-from tests.protocol.numbers import Numbers
-from tests.protocol.row_table import RowFacts, RowStep, RowTable, cost_of
-from tests.protocol.values import UNLIMITED, Rules, State, first_state
-
-_FAULT_BITS = 3
+Nodes = tuple[Node, ...]
+Key = tuple[int, Nodes, tuple[int, ...]]
 
 
-class Reached(NamedTuple):
-    """Steps from some states: which of them each leaves, where it leads, what it is called."""
+class _RunStep(NamedTuple):
+    """One step of a run's part that has a number."""
 
-    sources: Numbers
-    keys: Numbers
-    labels: Numbers
+    action: str
+    node: int
+    label: str
+    costs: int
+    """Faults."""
+    after: int
 
 
 class Model:
     """The model under *rules*."""
 
     def __init__(self, rules: Rules) -> None:
-        self.rules = rules
-        self.nodes = NodeTable(rules)
-        self.rows = RowTable(rules, self.nodes)
-        self._node_bits = len(self.nodes.values).bit_length()
-        self._row_bits = (62 - _FAULT_BITS - self._node_bits) // rules.runs
-        self._of_nodes = [
-            (cost_of(rules, step.is_fault), self.rows.label(f"{step.action} {node}"))
-            for step in NODE_STEPS
-            for node in range(rules.nodes)
-        ]
-        self._tick = self.rows.label("tick")
+        self._rules = rules
+        self._orders = list(permutations(range(rules.nodes)))
+        self._rows: list[Row] = []
+        self._numbers: dict[Row, int] = {}
+        for known in (self._of_run, self._of_node, self._ticked, self._ordered, self._amiss):
+            setattr(self, known.__name__, cache(known))
 
-    def first(self) -> Numbers:
+    def first(self) -> Key:
         """The first state."""
-        state = first_state(self.rules)
-        rows = np.array([[self.rows.id(row) for row in state.rows]])
-        self.rows.work_out(rows[0])
-        faults = 0 if self.rules.faults == UNLIMITED else self.rules.faults
-        return self._keys(np.array([faults]), np.array([self.nodes.ids[state.nodes]]), rows)
+        state, faults = first_state(self._rules), self._rules.faults
+        rows = tuple(map(self._number, state.rows))
+        return self._key(faults * (faults < UNLIMITED), state.nodes, rows)
 
-    def state(self, key: int) -> State:
-        """What *key* stands for."""
-        _, nodes, rows = self._parts(np.array([key]))
-        return State(
-            self.nodes.values[int(nodes[0])],
-            tuple(self.rows.values[each] for each in rows[0].tolist()),
+    def broken(self, key: Key) -> str:
+        """Which invariant the state breaks; empty where all hold."""
+        _, nodes, rows = key
+        held = self._held(rows)
+        for node in range(self._rules.nodes):
+            if held.count(node) > self._rules.capacity:
+                return f"never overcommitted: {held.count(node)} leases on node {node}"
+        return next(filter(None, (self._amiss(row, nodes) for row in rows)), "")
+
+    def is_over(self, key: Key) -> bool:
+        """Whether every run has ended and nothing of it is left."""
+        return all(is_over(self._rows[row], self._rules) for row in key[2])
+
+    def steps(self, key: Key) -> Iterator[tuple[str, Key]]:
+        """Every step from the state: what it is called, and where it leads.
+
+        Raises:
+            Violation: One of them must never be possible.
+        """
+        faults, nodes, rows = key
+        held = self._held(rows)
+        for at, row in enumerate(rows):
+            if at and row == rows[at - 1]:
+                continue  # the twin of the one before does the same
+            for step in self._of_run(row):
+                full = step.action == "admit" and held.count(step.node) >= self._rules.capacity
+                if step.costs > faults or (full and self._rules.locked):
+                    continue
+                if step.node == ANYWHERE or is_possible(step.action, nodes[step.node]):
+                    after = (*rows[:at], step.after, *rows[at + 1 :])
+                    yield step.label, self._key(faults - step.costs, nodes, after)
+        for number, step in enumerate(NODE_STEPS):
+            costs = self._costs(is_fault=step.is_fault)
+            for node, seen in enumerate(nodes):
+                if costs > faults or not step.possible(seen, self._rules):
+                    continue
+                after = tuple(self._of_node(row, number, node) for row in rows)
+                if -1 not in after:
+                    others = (*nodes[:node], step.node(seen), *nodes[node + 1 :])
+                    yield f"{step.action} {node}", self._key(faults - costs, others, after)
+        if all(map(may_tick, nodes)) and -1 not in (
+            after := tuple(self._ticked(row, nodes) for row in rows)
+        ):
+            yield "tick", self._key(faults, tuple(map(after_tick, nodes)), after)
+
+    def _costs(self, *, is_fault: bool) -> int:
+        """How many of the faults that may come a step takes."""
+        return int(is_fault and self._rules.faults < UNLIMITED)
+
+    def _held(self, rows: tuple[int, ...]) -> list[int]:
+        leases = (self._rows[row].lease for row in rows)
+        return [lease.node for lease in leases if lease is not None]
+
+    def _number(self, row: Row) -> int:
+        row = tidy(row, self._rules)
+        if row not in self._numbers:
+            self._numbers[row] = len(self._rows)
+            self._rows.append(row)
+        return self._numbers[row]
+
+    def _key(self, faults: int, nodes: Nodes, rows: tuple[int, ...]) -> Key:
+        """The smallest of the state's names, over every order of the nodes and of the runs."""
+        names = (
+            (tuple(nodes[old] for old in order), tuple(sorted(self._ordered(r)[at] for r in rows)))
+            for at, order in enumerate(self._orders)
         )
+        return faults, *min(names)
 
-    def work_out(self, keys: Numbers) -> str:
-        """Prepare for steps from these states; what a step from one of them would break."""
-        new = np.unique(self._parts(keys)[2])
-        self.rows.work_out(new)
-        return next(
-            (self.rows.violations[row] for row in new.tolist() if row in self.rows.violations), ""
-        )
+    def _ordered(self, number: int) -> list[int]:
+        """The same part with the nodes in each order."""
+        row, found = self._rows[number], []
+        for order in self._orders:
+            lease = row.lease and row.lease._replace(node=order.index(row.lease.node))
+            cells = tuple(row.cells[old] for old in order)
+            found.append(self._number(row._replace(lease=lease, cells=cells)))
+        return found
 
-    def violating(self, keys: Numbers) -> Numbers:
-        """Those states from which a step would break something."""
-        return keys[np.isin(self._parts(keys)[2], list(self.rows.violations)).any(axis=1)]
+    def _amiss(self, number: int, nodes: Nodes) -> str:
+        return of_one_run(nodes, self._rows[number])
 
-    def amiss(self, keys: Numbers) -> Numbers:
-        """Those states that break an invariant."""
-        _, nodes, rows = self._parts(keys)
-        facts = self._facts(rows)
-        running = self.nodes.running[nodes]
-        wrong = (facts.amiss >> running[:, None] & 1).any(axis=1)
-        for node in range(self.rules.nodes):
-            wrong |= (facts.holder == node).sum(axis=1) > self.rules.capacity
-        return keys[wrong]
+    def _of_run(self, number: int) -> list[_RunStep]:
+        found = []
+        for step in run_steps(self._rows[number], self._rules):
+            label = f"{step.action} {step.node}{' (answer lost)' if step.lost else ''}"
+            costs = self._costs(is_fault=step.lost or step.action == "flow dies")
+            after = self._number(step.row)
+            found.append(_RunStep(step.action, step.node, label, costs, after))
+        return [step for step in found if step.after != number]
 
-    def is_over(self, keys: Numbers) -> Numbers:
-        """Of each state: whether every run has ended and nothing is left."""
-        return self._facts(self._parts(keys)[2]).is_over.all(axis=1)
+    def _of_node(self, number: int, step: int, node: int) -> int:
+        """The part after a step of a node; -1 where it does not allow that."""
+        row, taken = self._rows[number], NODE_STEPS[step]
+        allowed = taken.allows(row, node, self._rules)
+        return self._number(taken.row(row, node, self._rules)) if allowed else -1
 
-    def steps(self, keys: Numbers) -> Iterator[Reached]:
-        """Every step from these states, many at once."""
-        faults, nodes, rows = self._parts(keys)
-        facts = self._facts(rows)
-        for run in range(self.rules.runs):
-            yield self._of_run(run, faults, nodes, rows, facts)
-        slots = self.rows.slots.rows[rows, 0]
-        for column, (costs, label) in enumerate(self._of_nodes):
-            after = self.nodes.steps[nodes, column]
-            rows_after = self.rows.of_nodes.rows[slots, column]
-            taken = (after >= 0) & (costs <= faults) & (rows_after >= 0).all(axis=1)
-            taken &= (after != nodes) | (rows_after != rows).any(axis=1)
-            yield self._reached(taken, faults - costs, after, rows_after, label)
-        after = self.nodes.tick[nodes]
-        rows_after = self.rows.ticks.rows[slots, self.nodes.asleep[nodes][:, None]]
-        idle = facts.may_tick | ~self.nodes.up[nodes][:, None]
-        everybody = 2**self.rules.nodes - 1
-        taken = (after >= 0) & (idle & everybody == everybody).all(axis=1)
-        yield self._reached(taken, faults, after, rows_after, self._tick)
-
-    def _of_run(
-        self, run: int, faults: Numbers, nodes: Numbers, rows: Numbers, facts: "RowFacts"
-    ) -> Reached:
-        # Rows are sorted: the twin of the one before does the same.
-        first = rows[:, run] != rows[:, run - 1] if run else np.ones(len(rows), dtype=bool)
-        chosen = np.flatnonzero(first)
-        counts = facts.count[chosen, run]
-        sources = np.repeat(chosen, counts)
-        offsets = facts.begin[chosen, run] - (np.cumsum(counts) - counts)
-        step = RowStep(
-            *self.rows.steps.rows[np.repeat(offsets, counts) + np.arange(len(sources))].T
-        )
-        held = (facts.holder[sources] == step.admits[:, None]).sum(axis=1)
-        has_room = (step.admits < 0) | (held < self.rules.capacity) | (not self.rules.locked)
-        taken = self.nodes.allows.rows[step.column, nodes[sources]].astype(bool) & has_room
-        taken &= step.costs <= faults[sources]
-        sources = sources[taken]
-        after = rows[sources]
-        after[:, run] = step.after[taken]
-        keys = self._keys(faults[sources] - step.costs[taken], nodes[sources], after)
-        return Reached(sources, keys, step.label[taken])
-
-    def _reached(
-        self, taken: Numbers, faults: Numbers, nodes: Numbers, rows: Numbers, label: int
-    ) -> Reached:
-        sources = np.flatnonzero(taken)
-        keys = self._keys(faults[sources], nodes[sources], rows[sources])
-        return Reached(sources, keys, np.full(len(sources), label))
-
-    def _keys(self, faults: Numbers, nodes: Numbers, rows: Numbers) -> Numbers:
-        """The smallest number of each state, over every order of the nodes and of the runs."""
-        if len(self.rows.values) >> self._row_bits:
-            raise OverflowError(f"{len(self.rows.values):,} rows do not fit into a state's number")
-        best = None
-        for order in range(len(self.nodes.in_orders[0])):
-            key = faults << self._node_bits | self.nodes.in_orders[nodes, order]
-            for row in np.sort(self.rows.in_orders.rows[rows, order], axis=1).T:
-                key = key << self._row_bits | row
-            best = key if best is None else np.minimum(best, key)
-        return best
-
-    def _parts(self, keys: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        bits, runs = self._row_bits, self.rules.runs
-        shifts = np.arange(runs - 1, -1, -1) * bits
-        rows = keys[:, None] >> shifts & (1 << bits) - 1
-        nodes = keys >> runs * bits & (1 << self._node_bits) - 1
-        return keys >> runs * bits + self._node_bits, nodes, rows
-
-    def _facts(self, rows: Numbers) -> "RowFacts":
-        slots = self.rows.slots.rows[rows, 0]
-        return RowFacts(*np.moveaxis(self.rows.facts.rows[slots], -1, 0))
+    def _ticked(self, number: int, nodes: Nodes) -> int:
+        """The part a unit later; -1 where a guard that is up has something to do before."""
+        row, rules = self._rows[number], self._rules
+        awake = (node for node, seen in enumerate(nodes) if seen.mode == UP)
+        if not all(row_may_tick(row, node, rules) for node in awake):
+            return -1
+        asleep = tuple(seen.mode == FROZEN for seen in nodes)
+        return self._number(row_after_tick(row, asleep, rules))

@@ -2,7 +2,7 @@
 
 `run_steps` yields every step that is possible for a run on its own. Whether the
 node's machine is awake, whether the node is a member of the site, and whether it
-has room is asked by `protocol.steps`, which knows the nodes.
+has room is asked by `protocol.model`, which knows the nodes.
 """
 
 from collections.abc import Iterator
