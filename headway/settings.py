@@ -4,7 +4,7 @@ import os
 import platform
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
@@ -48,6 +48,17 @@ def service_of(url: str) -> tuple[str, int] | None:
     except ValueError:
         return None  # whoever connects to it says what is wrong with it
     return (parts.hostname, port) if parts.hostname and port else None
+
+
+class _InHome:
+    """A file or folder of the home, by its name there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, settings: "Settings", _: object) -> Path:
+        """Where it is."""
+        return settings.home / self._name
 
 
 class Settings(BaseSettings):
@@ -180,15 +191,10 @@ class Settings(BaseSettings):
         """Whether the ledger is in the PostgreSQL that `headway up` starts."""
         return self.database_note.exists() and not self.names_ledger
 
-    @property
-    def database_note(self) -> Path:
-        """Where `headway up` notes the ledger's address in the PostgreSQL that it started."""
-        return self.home / "database.url"
-
-    @property
-    def ledger_pointer(self) -> Path:
-        """Where `headway node join` notes the address of the site's ledger."""
-        return self.home / "ledger.url"
+    database_note: ClassVar[_InHome] = _InHome("database.url")
+    """Where `headway up` notes the ledger's address in the PostgreSQL that it started."""
+    ledger_pointer: ClassVar[_InHome] = _InHome("ledger.url")
+    """Where `headway node join` notes the address of the site's ledger."""
 
     @property
     def api_url(self) -> str:
@@ -231,77 +237,33 @@ class Settings(BaseSettings):
         told = self.auth_file.exists() or any(map(os.environ.get, names))
         return ApiAccess.PASSWORD if told else ApiAccess.OPEN
 
-    @property
-    def auth_file(self) -> Path:
-        """The string that the site's Prefect server asks for."""
-        return self.home / "auth"
-
-    @property
-    def token_file(self) -> Path:
-        """The token with which this machine's operator comes in at the gateway."""
-        return self.home / "token"
-
-    @property
-    def gateway_note(self) -> Path:
-        """Where the gateway of this machine, or of the site that it joined, is noted."""
-        return self.home / "gateway.json"
-
-    @property
-    def server_pointer(self) -> Path:
-        """Where `headway node join` notes the address of another machine's server."""
-        return self.home / "server.url"
-
-    @property
-    def slurm_dir(self) -> Path:
-        """What is handed to Slurm's machines, which have to share it and `runs_dir`."""
-        return self.home / "slurm"
-
-    @property
-    def runs_dir(self) -> Path:
-        """One directory a run: log, outputs, mounts."""
-        return self.home / "runs"
-
-    @property
-    def users_dir(self) -> Path:
-        """What users keep from run to run: one directory a team, in it one a user."""
-        return self.home / "users"
-
-    @property
-    def secrets_dir(self) -> Path:
-        """Secrets of the containers that there are, one directory each."""
-        return self.home / "secrets"
-
-    @property
-    def work_dir(self) -> Path:
-        """Copies of code that the containers that there are started in, one directory each."""
-        return self.home / "work"
-
-    @property
-    def environments_dir(self) -> Path:
-        """Environments that runs start in, by team."""
-        return self.home / "environments"
-
-    @property
-    def cache_dir(self) -> Path:
-        """Staged data sets."""
-        return self.home / "cache"
-
-    @property
-    def uploads_dir(self) -> Path:
-        """Where the gateway runs: what members have put, by team; headway's alone."""
-        return self.home / "uploads"
-
-    @property
-    def code_dir(self) -> Path:
-        """Parts of the code of runs, by team; headway's alone: each run has a copy of its own."""
-        return self.home / "code"
-
-    @property
-    def models_dir(self) -> Path:
-        """Estimator versions."""
-        return self.home / "models"
-
-    @property
-    def state_dir(self) -> Path:
-        """Process ids, sockets and logs of the site's own processes."""
-        return self.home / "state"
+    auth_file: ClassVar[_InHome] = _InHome("auth")
+    """The string that the site's Prefect server asks for."""
+    token_file: ClassVar[_InHome] = _InHome("token")
+    """The token with which this machine's operator comes in at the gateway."""
+    gateway_note: ClassVar[_InHome] = _InHome("gateway.json")
+    """Where the gateway of this machine, or of the site that it joined, is noted."""
+    server_pointer: ClassVar[_InHome] = _InHome("server.url")
+    """Where `headway node join` notes the address of another machine's server."""
+    slurm_dir: ClassVar[_InHome] = _InHome("slurm")
+    """What is handed to Slurm's machines, which have to share it and `runs_dir`."""
+    runs_dir: ClassVar[_InHome] = _InHome("runs")
+    """One directory a run: log, outputs, mounts."""
+    users_dir: ClassVar[_InHome] = _InHome("users")
+    """What users keep from run to run: one directory a team, in it one a user."""
+    secrets_dir: ClassVar[_InHome] = _InHome("secrets")
+    """Secrets of the containers that there are, one directory each."""
+    work_dir: ClassVar[_InHome] = _InHome("work")
+    """Copies of code that the containers that there are started in, one directory each."""
+    environments_dir: ClassVar[_InHome] = _InHome("environments")
+    """Environments that runs start in, by team."""
+    cache_dir: ClassVar[_InHome] = _InHome("cache")
+    """Staged data sets."""
+    uploads_dir: ClassVar[_InHome] = _InHome("uploads")
+    """Where the gateway runs: what members have put, by team; headway's alone."""
+    code_dir: ClassVar[_InHome] = _InHome("code")
+    """Parts of the code of runs, by team; headway's alone: each run has a copy of its own."""
+    models_dir: ClassVar[_InHome] = _InHome("models")
+    """Estimator versions."""
+    state_dir: ClassVar[_InHome] = _InHome("state")
+    """Process ids, sockets and logs of the site's own processes."""
