@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.clock import SystemClock
-from headway.model.job import Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Resources
 from headway.model.lease import Lease
 from headway.run.follow import Watched
 from headway.settings import Settings

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from headway.clock import SystemClock
 from headway.ledger import Ledger
-from headway.model.job import Dataset
+from headway.model.job_parts import Dataset
 from headway.model.node import Capacity, Node
 from headway.node.file_server import serve_on
 from headway.run.peers import NodePeers

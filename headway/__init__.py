@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import Any
 
 _PLACES = {
-    "After": ("headway.model.job", "After"),
+    "After": ("headway.model.job_parts", "After"),
     "Client": ("headway.client", "Client"),
     "Run": ("headway.client.run", "Run"),
     "Job": ("headway.model.job", "TrainingJob"),
-    "Dataset": ("headway.model.job", "Dataset"),
-    "Resources": ("headway.model.job", "Resources"),
-    "Training": ("headway.model.job", "Training"),
+    "Dataset": ("headway.model.job_parts", "Dataset"),
+    "Resources": ("headway.model.job_parts", "Resources"),
+    "Training": ("headway.model.job_parts", "Training"),
     **{
         name: ("headway.client.frames", name)
         for name in ("traces", "runs", "curve", "usage", "queue", "nodes")

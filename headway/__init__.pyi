@@ -6,11 +6,11 @@ from headway.client.frames import runs as runs
 from headway.client.frames import traces as traces
 from headway.client.frames import usage as usage
 from headway.client.run import Run as Run
-from headway.model.job import After as After
-from headway.model.job import Dataset as Dataset
-from headway.model.job import Resources as Resources
-from headway.model.job import Training as Training
 from headway.model.job import TrainingJob as Job
+from headway.model.job_parts import After as After
+from headway.model.job_parts import Dataset as Dataset
+from headway.model.job_parts import Resources as Resources
+from headway.model.job_parts import Training as Training
 
 __all__ = [
     "After",

@@ -14,13 +14,7 @@ from pydantic import TypeAdapter
 
 from headway.clock import Clock, SystemClock
 from headway.durable import replace_file
-from headway.errors import (
-    CeilingUnsafe,
-    EngineSilent,
-    EngineUnreachable,
-    InvalidInput,
-    LedgerError,
-)
+from headway.errors import CeilingUnsafe, EngineSilent, EngineUnreachable, InvalidInput, LedgerError
 from headway.estimate.physics import Tables, shipped, with_site
 from headway.home import have_passable, keep_private, samples
 from headway.ledger import Ledger

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from headway.model.job import Training
+from headway.model.job_parts import Training
 
 
 @dataclass(frozen=True, slots=True)

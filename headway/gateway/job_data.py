@@ -2,7 +2,8 @@
 
 from headway.errors import InvalidInput
 from headway.model.address import upload_name
-from headway.model.job import TrainingJob, data_field
+from headway.model.job import TrainingJob
+from headway.model.job_parts import data_field
 from headway.model.job_text import JobText
 from headway.model.upload import Upload
 from headway.site import Site

@@ -12,7 +12,8 @@ from headway.forecast import Forecaster
 from headway.gateway.job_data import with_known_sizes
 from headway.model.access import Caller, Scope
 from headway.model.document import Document
-from headway.model.job import TrainingJob, data_field
+from headway.model.job import TrainingJob
+from headway.model.job_parts import data_field
 from headway.model.job_text import JobText, job_from_document
 from headway.model.job_types import MIN_MEMORY_BYTES
 from headway.model.lease import Demand

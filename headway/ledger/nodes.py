@@ -18,14 +18,7 @@ from headway.ledger.database import Repository
 from headway.ledger.engine_tables import pools_as_they_are, refuse_of_engine
 from headway.ledger.lease_rows import LIVE, release_all
 from headway.ledger.records import NodeRecord
-from headway.ledger.tables import (
-    LeaseRow,
-    NodeKeyRow,
-    NodeRow,
-    SettingRow,
-    StagedRow,
-    StagedUseRow,
-)
+from headway.ledger.tables import LeaseRow, NodeKeyRow, NodeRow, SettingRow, StagedRow, StagedUseRow
 from headway.model.access import BY_A_BLOCK, changes, token_digest
 from headway.model.lease import NO_EXPIRY
 from headway.model.node import Capacity, Node, NodePorts, NodeReading, NodeState, Reserve

@@ -13,21 +13,9 @@ from sqlmodel import col, select
 
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
-from headway.ledger.observed_tables import (
-    NoticeRow,
-    ProgressRow,
-    ProgressSnapshotRow,
-    WarningRow,
-)
+from headway.ledger.observed_tables import NoticeRow, ProgressRow, ProgressSnapshotRow, WarningRow
 from headway.ledger.run_reads import ends_told_by
-from headway.ledger.tables import (
-    GangAskRow,
-    LeaseRow,
-    RunRow,
-    StagingRow,
-    StepRow,
-    StoredRow,
-)
+from headway.ledger.tables import GangAskRow, LeaseRow, RunRow, StagingRow, StepRow, StoredRow
 from headway.model.run import RunState
 
 _COURSE: tuple[Any, ...] = (

@@ -10,16 +10,7 @@ from typing import Any
 from sqlalchemy import BigInteger, CheckConstraint, Index, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
-from headway.ledger.columns import (
-    ID,
-    EnumWord,
-    UtcDateTime,
-    at_least,
-    one_of,
-    plain,
-    value,
-    word,
-)
+from headway.ledger.columns import ID, EnumWord, UtcDateTime, at_least, one_of, plain, value, word
 from headway.model.lease import Demand, Resource, Sharing
 from headway.model.node import Gpu, NodePorts, NodeReading, NodeState
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState, When

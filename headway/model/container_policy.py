@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from headway.errors import InvalidInput
 from headway.model.image import GIVE_IMAGE, ImageReference, is_image
@@ -82,37 +82,6 @@ UIDS_OF_TEAMS = NumberRange(2_100_000_000, 2_146_999_999)
 """Where neither systemd nor directories of users nor useradd's /etc/subuid give any."""
 
 
-class TeamRules(BaseModel):
-    """What differs for one team."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    uids: WrittenRange | None = None
-    """Of its programs and files; None for the first range that is free."""
-    ports: PortRange | None = None
-    """Of the host, for its jobs alone; None for those that are no other team's."""
-    images: tuple[str, ...] | None = None
-    mount_roots: tuple[Path, ...] | None = None
-    data_hosts: tuple[str, ...] | None = None
-    data_stores: Annotated[Mapping[str, str], AfterValidator(checked_rules)] = {}
-    """The team's alone, beside the site's of the same name."""
-    network: NetworkMode | None = None
-    gang_network: str | None = None
-    """As the site's of the same name; None for the site's."""
-    secret_prefixes: tuple[str, ...] | None = None
-    """The same; Secret blocks whose names begin so are no other team's."""
-
-    @field_validator("uids")
-    @classmethod
-    def _are_nobodys(cls, uids: NumberRange | None) -> NumberRange | None:
-        return uids if uids is None else _uids(uids)
-
-    @field_validator("gang_network")
-    @classmethod
-    def _is_a_network(cls, name: str | None) -> str | None:
-        return name if name is None else _network_name(name)
-
-
 def _network_name(name: str) -> str:
     if name and _NETWORK.fullmatch(name) is None:
         raise ValueError("give the name of a network, such as gangs")
@@ -127,6 +96,31 @@ def _uids(uids: NumberRange) -> NumberRange:
             f"give uids of {LEAST_UID} to {MOST_UID}, not {uids}: others are the system's"
         )
     return uids
+
+
+Uids = Annotated[WrittenRange, AfterValidator(_uids)]
+NetworkName = Annotated[str, AfterValidator(_network_name)]
+
+
+class TeamRules(BaseModel):
+    """What differs for one team."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    uids: Uids | None = None
+    """Of its programs and files; None for the first range that is free."""
+    ports: PortRange | None = None
+    """Of the host, for its jobs alone; None for those that are no other team's."""
+    images: tuple[str, ...] | None = None
+    mount_roots: tuple[Path, ...] | None = None
+    data_hosts: tuple[str, ...] | None = None
+    data_stores: Annotated[Mapping[str, str], AfterValidator(checked_rules)] = {}
+    """The team's alone, beside the site's of the same name."""
+    network: NetworkMode | None = None
+    gang_network: NetworkName | None = None
+    """As the site's of the same name; None for the site's."""
+    secret_prefixes: tuple[str, ...] | None = None
+    """The same; Secret blocks whose names begin so are no other team's."""
 
 
 BASE_IMAGES = {f"3.{minor}": f"python:3.{minor}-slim" for minor in (11, 12, 13)}
@@ -154,110 +148,58 @@ class ContainerPolicy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    images: tuple[str, ...] = Field(
-        (),
-        title="Allowed images",
-        description="Patterns such as python:3.* or registry.example.org/ml/*; each * stays within "
-        "one part of a name; empty for any image.",
-    )
-    base_images: Annotated[Mapping[str, str], AfterValidator(_base_images)] = Field(
-        BASE_IMAGES,
-        title="Base images",
-        description="For each Python that jobs may name in the place of an image, the image.",
-    )
-    probe_image: Annotated[str, AfterValidator(_probe_image)] = Field(
-        "",
-        title="Probe image",
-        description="In which nodes are measured before their first run, such as "
-        "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime; empty: data sheets are believed.",
-    )
-    environment: Annotated[Mapping[str, str], AfterValidator(read_environment)] = Field(
-        {},
-        title="Environment",
-        description="Variables of every container whose job does not set them: HTTPS_PROXY, "
-        "UV_DEFAULT_INDEX, SSL_CERT_FILE and the like. Members see them.",
-    )
-    outside: Outside = Field(
-        Outside(),
-        title="Outside",
-        description="How containers reach what lies outside: index, more_indexes, proxy, no_proxy, "
-        "certificates (a file on every node), and contact, whom members ask where it fails.",
-    )
-    mount_roots: tuple[Path, ...] = Field(
-        (),
-        title="Mount roots",
-        description="Directories below which a job's data set may lie; empty for all that its "
-        "user may read, but for the system's own and keys.",
-    )
-    data_hosts: tuple[str, ...] = Field(
-        (),
-        title="Data hosts",
-        description="Networks, addresses and names of web servers that are not public and may "
-        "hold data sets, such as 10.1.0.0/16.",
-    )
-    data_stores: Annotated[Mapping[str, str], AfterValidator(checked_rules)] = Field(
-        {},
-        title="Data stores",
-        description="For an address such as s3://bucket/sets the Prefect Secret block with what "
-        "data there is read with, or anonymous. Other addresses are read without credentials.",
-    )
-    max_pids: int = Field(4096, ge=16, title="Processes", description="In one container.")
-    max_shm_bytes: int = Field(
-        64 * GIB, ge=0, title="Shared memory", description="Most that /dev/shm may be given."
-    )
-    max_log_bytes: int = Field(
-        4 * GIB, ge=1, title="Log", description="Most that is kept of one attempt's log."
-    )
-    network: NetworkMode = Field(
-        NetworkMode.BRIDGE,
-        title="Network",
-        description="What a container reaches. bridge: the outside alone, or nothing where "
-        "headway may not set packet rules; unguarded: the outside in any case; host: all that the "
-        "node reaches, if the API has an auth string; none.",
-    )
-    gang_network: str = Field(
-        "",
-        title="Network of gangs",
-        description="Network that every node's engine knows (such as an overlay), on which the "
-        "parts of a job over several nodes meet; host for the nodes' own, if the API has an auth "
-        "string. Empty: such jobs are refused, unless Network is host.",
-    )
-    root_filesystem: RootFilesystem = Field(RootFilesystem.WRITABLE, title="Root file system")
-    cpus: CpuRule = Field(
-        CpuRule.GUARANTEE,
-        title="CPUs",
-        description="guarantee: a program gets at least the CPUs of its job, and idle ones "
-        "besides; ceiling: never more than those of its job.",
-    )
-    secret_prefixes: tuple[str, ...] = Field(
-        ("job-",),
-        title="Secrets",
-        description="Beginnings of the names of the Prefect Secret blocks that jobs may use; "
-        "none: no job gets any.",
-    )
+    images: tuple[str, ...] = ()
+    """Patterns such as python:3.* or registry.example.org/ml/*; each * stays within one part of a
+    name; empty for any image."""
+    base_images: Annotated[Mapping[str, str], AfterValidator(_base_images)] = BASE_IMAGES
+    """For each Python that jobs may name in the place of an image, the image."""
+    probe_image: Annotated[str, AfterValidator(_probe_image)] = ""
+    """In which nodes are measured before their first run, such as
+    pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime; empty: data sheets are believed."""
+    environment: Annotated[Mapping[str, str], AfterValidator(read_environment)] = {}
+    """Variables of every container whose job does not set them: HTTPS_PROXY, UV_DEFAULT_INDEX,
+    SSL_CERT_FILE and the like. Members see them."""
+    outside: Outside = Outside()
+    """How containers reach what lies outside: index, more_indexes, proxy, no_proxy, certificates (a
+    file on every node), and contact, whom members ask where it fails."""
+    mount_roots: tuple[Path, ...] = ()
+    """Directories below which a job's data set may lie; empty for all that its user may read, but
+    for the system's own and keys."""
+    data_hosts: tuple[str, ...] = ()
+    """Networks, addresses and names of web servers that are not public and may hold data sets, such
+    as 10.1.0.0/16."""
+    data_stores: Annotated[Mapping[str, str], AfterValidator(checked_rules)] = {}
+    """For an address such as s3://bucket/sets the Prefect Secret block with what data there is read
+    with, or anonymous. Other addresses are read without credentials."""
+    max_pids: int = Field(4096, ge=16)
+    """In one container."""
+    max_shm_bytes: int = Field(64 * GIB, ge=0)
+    """Most that /dev/shm may be given."""
+    max_log_bytes: int = Field(4 * GIB, ge=1)
+    """Most that is kept of one attempt's log."""
+    network: NetworkMode = NetworkMode.BRIDGE
+    """What a container reaches. bridge: the outside alone, or nothing where headway may not set
+    packet rules; unguarded: the outside in any case; host: all that the node reaches, if the API
+    has an auth string; none."""
+    gang_network: NetworkName = ""
+    """Network that every node's engine knows (such as an overlay), on which the parts of a job over
+    several nodes meet; host for the nodes' own, if the API has an auth string. Empty: such jobs are
+    refused, unless Network is host."""
+    root_filesystem: RootFilesystem = RootFilesystem.WRITABLE
+    cpus: CpuRule = CpuRule.GUARANTEE
+    """guarantee: a program gets at least the CPUs of its job, and idle ones besides; ceiling: never
+    more than those of its job."""
+    secret_prefixes: tuple[str, ...] = ("job-",)
+    """Beginnings of the names of the Prefect Secret blocks that jobs may use; none: no job gets
+    any."""
 
-    uids: WrittenRange | None = Field(
-        None,
-        title="Uids",
-        description="Where a site of root takes the uids of teams from, a thousand for each; "
-        "2100000000 to 2146999999, or within the ceiling, when not set.",
-    )
-    volumes: Annotated[Mapping[str, Volume], AfterValidator(named_volumes)] = Field(
-        {}, title="Volumes", description="Folders of the nodes that jobs may ask for, by name."
-    )
-    teams: Mapping[str, TeamRules] = Field(
-        {}, title="Teams", description="What differs for a team, by its name."
-    )
-
-    @field_validator("uids")
-    @classmethod
-    def _are_nobodys(cls, uids: NumberRange | None) -> NumberRange | None:
-        return uids if uids is None else _uids(uids)
-
-    @field_validator("gang_network")
-    @classmethod
-    def _is_a_network(cls, name: str) -> str:
-        return _network_name(name)
+    uids: Uids | None = None
+    """Where a site of root takes the uids of teams from, a thousand for each; 2100000000 to
+    2146999999, or within the ceiling, when not set."""
+    volumes: Annotated[Mapping[str, Volume], AfterValidator(named_volumes)] = {}
+    """Folders of the nodes that jobs may ask for, by name."""
+    teams: Mapping[str, TeamRules] = {}
+    """What differs for a team, by its name."""
 
     @property
     def gang_networks(self) -> tuple[str, ...]:

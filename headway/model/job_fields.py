@@ -17,15 +17,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from headway.model.document import Path
 from headway.model.number_range import NumberRange
-from headway.units import (
-    GIB,
-    MIB,
-    TIB,
-    format_duration,
-    format_size,
-    parse_duration,
-    parse_size,
-)
+from headway.units import GIB, MIB, TIB, format_duration, format_size, parse_duration, parse_size
 
 
 class Refused(ValueError):

@@ -16,57 +16,33 @@ class NodeSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    reserve_host_memory: AnySize | Literal["auto"] = Field(
-        "auto",
-        title="Host memory reserve",
-        description="Held back for the system, such as 4GiB; auto is a tenth, 1 to 16 GiB.",
-    )
-    reserve_cpus: Annotated[float, Field(ge=0, le=4096)] = Field(
-        0.0, title="CPU reserve", description="Processors held back for the system."
-    )
-    reserve_gpu_memory: AnySize = Field(
-        512 * MIB, title="GPU memory reserve", description="Held back on each GPU."
-    )
-    reserve_disk: AnySize | Literal["auto"] = Field(
-        "auto",
-        title="Disk reserve",
-        description="Left free by runs that do not say how much disk they need; auto is a "
-        "twentieth, 1 to 20 GiB.",
-    )
-    price_per_hour: Annotated[float, Field(ge=0)] = Field(
-        0.0, title="Price of the node", description="For an hour of the whole node, CPU jobs."
-    )
-    gpu_price_per_hour: Annotated[float, Field(ge=0)] = Field(
-        0.0, title="Price of a GPU", description="For an hour of one GPU."
-    )
-    cache_budget: MemorySize = Field(
-        50 * GIB, title="Cache budget", description="Disk space for staged data sets."
-    )
-    keep_checkpoint_days: Annotated[float, Field(gt=0, le=36_500)] | None = Field(
-        30.0,
-        title="Keep checkpoints for",
-        description="Days after the end of a run that did not end well that its checkpoint stays, "
-        "from which a retry goes on; for ever when empty.",
-    )
-    keep_days: Annotated[float, Field(gt=0, le=36_500)] | None = Field(
-        None,
-        title="Keep runs for",
-        description="Days after its end that a run's outputs, logs and folder stay; for ever "
-        "when not set.",
-    )
-    keep_size: AnySize | None = Field(
-        None,
-        title="Keep of runs",
-        description="Most that the folders of finished runs take together, such as 500GiB: the "
-        "oldest go first; anything when not set.",
-    )
+    reserve_host_memory: AnySize | Literal["auto"] = "auto"
+    """Held back for the system, such as 4GiB; auto is a tenth, 1 to 16 GiB."""
+    reserve_cpus: Annotated[float, Field(ge=0, le=4096)] = 0.0
+    """Processors held back for the system."""
+    reserve_gpu_memory: AnySize = 512 * MIB
+    """Held back on each GPU."""
+    reserve_disk: AnySize | Literal["auto"] = "auto"
+    """Left free by runs that do not say how much disk they need; auto is a twentieth, 1 to 20 GiB.
+    """
+    price_per_hour: Annotated[float, Field(ge=0)] = 0.0
+    """For an hour of the whole node, CPU jobs."""
+    gpu_price_per_hour: Annotated[float, Field(ge=0)] = 0.0
+    """For an hour of one GPU."""
+    cache_budget: MemorySize = 50 * GIB
+    """Disk space for staged data sets."""
+    keep_checkpoint_days: Annotated[float, Field(gt=0, le=36_500)] | None = 30.0
+    """Days after the end of a run that did not end well that its checkpoint stays, from which a
+    retry goes on; for ever when empty."""
+    keep_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
+    """Days after its end that a run's outputs, logs and folder stay; for ever when not set."""
+    keep_size: AnySize | None = None
+    """Most that the folders of finished runs take together, such as 500GiB: the oldest go first;
+    anything when not set."""
 
-    ports: PortRange = Field(
-        FREE_PORTS,
-        title="Ports",
-        description="Of the node's loopback, from which the ports of runs are published, and "
-        "sessions are given theirs.",
-    )
+    ports: PortRange = FREE_PORTS
+    """Of the node's loopback, from which the ports of runs are published, and sessions are given
+    theirs."""
 
     def reserve(self, capacity: Capacity) -> Reserve:
         """The reserve these settings mean on a machine of *capacity*."""

@@ -28,7 +28,7 @@ from headway.estimate.features import from_job
 from headway.estimate.iterations import iterations_of
 from headway.model.address import upload_name
 from headway.model.container_policy import ContainerPolicy
-from headway.model.job import Dataset, data_field
+from headway.model.job_parts import Dataset, data_field
 from headway.model.lease import Lease, Wait
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint

@@ -5,13 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from headway.estimate.claims import Claims
-from headway.estimate.starts import (
-    CALIBRATION,
-    PLAYED,
-    StartCalibration,
-    calibration_of,
-    played_of,
-)
+from headway.estimate.starts import CALIBRATION, PLAYED, StartCalibration, calibration_of, played_of
 from headway.estimate.usual import LOOKED_AT, Kind, Lasted, Usual, kind_of
 from headway.ledger import Ledger
 from headway.ledger.pools import PoolSnapshot

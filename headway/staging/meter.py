@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from headway.clock import Clock
 from headway.errors import CacheFull, InvalidInput, SourceChanged
-from headway.model.job import Dataset
 from headway.model.job_fields import write_size
+from headway.model.job_parts import Dataset
 from headway.staging.partial import Note
 from headway.units import MIB, format_size
 

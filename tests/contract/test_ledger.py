@@ -27,16 +27,7 @@ from headway.ledger import Ledger, database, pools
 from headway.ledger.renewals import RenewalAnswer
 from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
-from headway.model.lease import (
-    ANY_PORT,
-    Demand,
-    Fence,
-    GpuGrant,
-    Lease,
-    Resource,
-    Sharing,
-    Wait,
-)
+from headway.model.lease import ANY_PORT, Demand, Fence, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import (
     FREE_PORTS,
     Capacity,
@@ -51,14 +42,7 @@ from headway.model.node import (
 )
 from headway.model.number_range import NumberRange
 from headway.model.progress import ProgressPoint
-from headway.model.run import (
-    Exit,
-    ExitKind,
-    Measurement,
-    Prediction,
-    RunState,
-    StepState,
-)
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 from headway.model.run_warning import Silent, SilentFailure
 from headway.model.staged import CacheUse, HeldSet, Staging
 from headway.model.start_forecast import StartForecast

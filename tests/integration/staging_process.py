@@ -17,7 +17,7 @@ from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
-from headway.model.job import Dataset
+from headway.model.job_parts import Dataset
 from headway.staging.cache import DataCache
 from headway.testing.staging import MemoryIndex
 

@@ -26,7 +26,8 @@ from headway.errors import (
 )
 from headway.estimate.framework_memory import UNKNOWN_BYTES
 from headway.forecast import Forecaster
-from headway.model.job import Dataset, Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Dataset, Resources
 from headway.model.launch import Launch
 from headway.model.lease import Basis, Lease, Sharing, Wait
 from headway.model.link import GpuLinks

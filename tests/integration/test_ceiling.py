@@ -9,7 +9,8 @@ import pytest
 from headway.admin.doctor import examine
 from headway.clock import SystemClock
 from headway.errors import CeilingUnsafe, InvalidInput, PolicyViolation
-from headway.model.job import Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Resources
 from headway.model.lease import Lease, Wait
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings

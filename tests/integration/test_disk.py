@@ -8,7 +8,8 @@ import docker
 import pytest
 
 from headway.clock import SystemClock
-from headway.model.job import Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Resources
 from headway.model.lease import Lease
 from headway.model.run import Exit, ExitKind, RunState
 from headway.run.follow import Watched

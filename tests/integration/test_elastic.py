@@ -12,7 +12,8 @@ from headway.forecast import Forecaster
 from headway.gateway.estimate import estimate_options
 from headway.ledger import Ledger
 from headway.model.attempt_record import ProgressSnapshot
-from headway.model.job import Resources, Training, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Resources, Training
 from headway.model.lease import Demand, Lease, Wait
 from headway.model.node import GpuReading, NodeState
 from headway.model.run import Exit, ExitKind, Measurement, RunState

@@ -8,7 +8,8 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.code.folder import pack
-from headway.model.job import Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Resources
 from headway.model.lease import Lease
 from headway.policy.code_retention import TEAM_BYTES
 from headway.run.attempt import Attempt

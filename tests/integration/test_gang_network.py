@@ -14,7 +14,8 @@ from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, PolicyViolation, RuntimeFailure
 from headway.gateway.submit import refuse_impossible
 from headway.model.container_policy import GangNetwork, NetworkMode
-from headway.model.job import Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Resources
 from headway.model.job_text import read_job
 from headway.model.launch import Launch
 from headway.model.lease import Demand, Lease

@@ -19,7 +19,8 @@ from pydantic import SecretStr
 from headway.clock import SystemClock
 from headway.errors import LeaseLost, RuntimeFailure
 from headway.ledger.gang_asks import MOST_ASKS
-from headway.model.job import Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Resources
 from headway.model.launch import Launch
 from headway.model.lease import Demand, Lease
 from headway.run.attempt import Attempt

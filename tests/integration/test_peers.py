@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from headway.clock import SystemClock
 from headway.errors import SourceMissing
 from headway.model.access import token_digest
-from headway.model.job import Dataset
+from headway.model.job_parts import Dataset
 from headway.model.node import Capacity, Node
 from headway.model.run_file import signed
 from headway.model.staged import HeldSet

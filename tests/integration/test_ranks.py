@@ -17,7 +17,8 @@ from headway.clock import SystemClock
 from headway.errors import LeaseLost
 from headway.leader.ranks import start_ranks
 from headway.ledger.tables import LeaseRow, NodeRow
-from headway.model.job import Dataset, Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Dataset, Resources
 from headway.model.launch import Launch
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState

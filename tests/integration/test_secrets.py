@@ -12,7 +12,8 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import InvalidInput
-from headway.model.job import Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Resources
 from headway.model.lease import Lease
 from headway.node.janitor import Janitor
 from headway.run.attempt import Attempt

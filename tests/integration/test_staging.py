@@ -19,7 +19,7 @@ from headway.errors import (
     SourceChanged,
     SourceMissing,
 )
-from headway.model.job import Dataset
+from headway.model.job_parts import Dataset
 from headway.staging.cache import DataCache, StagedDataset
 from headway.staging.shard import Part
 from headway.testing.staging import MemoryIndex, OpenReader

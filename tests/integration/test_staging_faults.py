@@ -16,7 +16,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from headway.errors import CacheFull, InvalidInput
-from headway.model.job import Dataset
+from headway.model.job_parts import Dataset
 from headway.staging.cache import DataCache, StagedDataset
 from headway.staging.partial import Partial
 from headway.testing.staging import MemoryIndex, OpenReader

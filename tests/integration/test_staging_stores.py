@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from headway.clock import SystemClock
 from headway.errors import SourceMissing
 from headway.model.container_policy import ContainerPolicy
-from headway.model.job import Dataset
+from headway.model.job_parts import Dataset
 from headway.settings import Settings
 from headway.site import Site
 from headway.staging.cache import DataCache

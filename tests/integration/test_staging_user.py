@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import CacheFull, SourceChanged, SourceMissing
-from headway.model.job import Dataset
+from headway.model.job_parts import Dataset
 from headway.staging.cache import DataCache, StagedDataset
 from headway.staging.reader import UserReader
 from headway.staging.rules import SourceRules

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.errors import SourceMissing, SourceUnreachable, StagingTimedOut
-from headway.model.job import Dataset
+from headway.model.job_parts import Dataset
 from headway.staging import child
 from headway.staging.cache import DataCache, StagedDataset
 from headway.staging.reader import UserReader

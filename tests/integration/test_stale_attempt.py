@@ -12,7 +12,8 @@ from prefect.exceptions import Abort
 from flows import train
 from flows.leaving import state_of
 from headway.clock import SystemClock
-from headway.model.job import Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Resources
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.run.attempt import Attempt

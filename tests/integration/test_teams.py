@@ -14,7 +14,8 @@ import pytest
 from headway.admin.doctor import examine
 from headway.clock import SystemClock
 from headway.errors import InvalidInput, PolicyViolation, SourceMissing
-from headway.model.job import Dataset, Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Dataset, Resources
 from headway.model.lease import Lease
 from headway.prefect.client import PrefectServer
 from headway.run.attempt import Attempt

@@ -25,7 +25,7 @@ from headway.gateway.door import Buckets
 from headway.gateway.local_token import have_local_token
 from headway.ledger.uploads import UPLOAD_ROW_BYTES
 from headway.model.access import Scope
-from headway.model.job import Dataset
+from headway.model.job_parts import Dataset
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement

@@ -9,7 +9,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from headway.ledger.records import RunRecord
-from headway.model.job import Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Resources
 from headway.model.lease import Demand, Lease
 from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind, RunState

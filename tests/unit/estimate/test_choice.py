@@ -6,7 +6,8 @@ from headway.estimate import choice
 from headway.estimate.choice import Prefer
 from headway.estimate.estimator import Estimators
 from headway.estimate.shares import shares_of
-from headway.model.job import Training, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Training
 from headway.model.node import Capacity, Gpu, Node, NodeSpace, NodeState
 from headway.model.run import Span
 from headway.model.trace import Trace

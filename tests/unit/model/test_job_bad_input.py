@@ -3,7 +3,8 @@
 import pytest
 
 from headway.errors import InvalidInput
-from headway.model.job import Dataset, Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Dataset, Resources
 from headway.model.job_text import job_from_document, read_job
 from tests.support.bad_values import (
     COMMANDS,

@@ -3,7 +3,8 @@
 import pytest
 
 from headway.errors import InvalidInput
-from headway.model.job import Resources, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_parts import Resources
 from headway.model.job_text import job_from_document, job_gpus, job_nodes, read_job
 from headway.model.number_range import NumberRange
 from headway.model.size import Size, sizes_of

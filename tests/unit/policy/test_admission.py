@@ -6,15 +6,7 @@ from dataclasses import replace
 import pytest
 
 from headway.errors import InvalidInput
-from headway.model.lease import (
-    ANY_PORT,
-    Admit,
-    Demand,
-    Refuse,
-    Resource,
-    Sharing,
-    Wait,
-)
+from headway.model.lease import ANY_PORT, Admit, Demand, Refuse, Resource, Sharing, Wait
 from headway.model.node import Capacity, Gpu, Node, NodePorts, NodeState, PortUse, Reserve
 from headway.policy.admission import judge, over_quota, possible, shut_out, too_many_waiting
 from headway.policy.fit import Headroom

@@ -8,15 +8,7 @@ from headway.model.attempt_record import Failures
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Capacity, Gpu, Node, NodeSpace
 from headway.model.run import Exit, ExitKind
-from headway.policy.conclude import (
-    Again,
-    AttemptEnd,
-    Ended,
-    Had,
-    conclude,
-    preempted,
-    restarted,
-)
+from headway.policy.conclude import Again, AttemptEnd, Ended, Had, conclude, preempted, restarted
 from headway.policy.demand import raised
 from headway.units import GIB
 

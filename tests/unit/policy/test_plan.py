@@ -217,45 +217,6 @@ def test_a_wait_is_told_in_one_sentence(
     assert stay.sentence() == f"needs 1 CPU; {said}"
 
 
-def test_what_others_use_makes_headroom_smaller() -> None:
-    one = node("a", 1)
-    used = GpuReading("a-0", 0, "NVIDIA A100", 24 * GIB, 20 * GIB)
-    reading = NodeReading(NOW, HostReading(64 * GIB, GIB, 0.1, GIB), (used,))
-    assert only_stay(made([NodeView(one, (), reading)], [waiting("r", memory=5)]))
-    assert isinstance(
-        made([NodeView(one, (), reading)], [waiting("r", memory=4)]).entries[0], Start
-    )
-    assert only_stay(made([NodeView(one, (), reading)], [waiting("whole")]))
-
-
-def test_unreadable_gpus_offer_nothing() -> None:
-    reading = NodeReading(NOW, HostReading(64 * GIB, GIB, 0.1, GIB), None, gpu_error="no NVML")
-    stay = only_stay(made([NodeView(node("a"), (), reading)], [waiting("r")]))
-    assert "no NVML" in stay.wait.reason
-    assert stay.expected_at is None
-
-
-def test_a_lost_gpu_takes_nothing_and_its_neighbour_goes_on() -> None:
-    read = (GpuReading("a-0", 0, "NVIDIA A100", 24 * GIB, 0),)
-    host = HostReading(64 * GIB, 0, 0.0, GIB)
-    seen = NodeReading(NOW, host, read, lost_gpus={"a-1": "NVML error 15: GPU is lost"})
-    view = NodeView(node("a"), (lease("r", "a", 1),), seen)
-    got = plan([view], [waiting("one")], [], now=NOW, settings=PolicySettings())
-    (start,) = got.entries
-    assert isinstance(start, Start)
-    assert [grant.uuid for grant in start.admits[0].gpus] == ["a-0"]
-    both = only_stay(plan([view], [waiting("two", gpus=2)], [], now=NOW, settings=PolicySettings()))
-    assert both.wait.reason.startswith("needs 2 whole GPU(s) on one node; at most 1 are free, on a")
-    assert both.wait.reason.endswith("; gpu1 lost: NVML error 15: GPU is lost (on a)")
-
-
-@pytest.mark.parametrize("state", [NodeState.DRAINING, NodeState.LOST])
-def test_nothing_starts_on_a_closed_node(state: NodeState) -> None:
-    stay = only_stay(made([NodeView(node("a", state=state))], [waiting("r")]))
-    assert stay.wait.resource is Resource.NODE
-    assert stay.expected_at is None
-
-
 def test_what_fits_only_a_drained_node_says_so() -> None:
     large = replace(node("large", gpus=4, state=NodeState.DRAINING), state_reason="new fan")
     stay = only_stay(made([NodeView(large), NodeView(node("small"))], [waiting("r", gpus=4)]))
@@ -487,9 +448,3 @@ def test_a_disk_is_promised_once_and_what_it_lacks_is_said():
     wait = stays["third"]
     assert wait.resource is Resource.NODE
     assert wait.reason == "needs 40.0 GiB of disk; the largest headroom is 20.0 GiB on b"
-
-
-def test_a_lease_holds_the_disk_that_it_was_promised():
-    view = NodeView(node("a"), (lease("x", "a", disk_bytes=30 * GIB),), disk(50))
-    said = only_stay(made([view], [on_disk("late", 30)])).wait.reason
-    assert said == "needs 30.0 GiB of disk; the largest headroom is 20.0 GiB on a"
