@@ -13,9 +13,13 @@ that a few runs can tell. Cheap to import.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
+from typing import TYPE_CHECKING
 
 from headway.estimate.spread import Z80
+
+if TYPE_CHECKING:
+    from headway.estimate.encode import Floats
 
 _WITHIN, _ACROSS = 0.23, 0.81
 """Prior of w / a and b / a: medians over 343 measured configurations (Gavel, OSDI 2020)."""
@@ -64,33 +68,22 @@ def scaled(points: Sequence[Point], gpus: int, nodes: int) -> Scaled:
     Returns:
         Seconds and their interval.
     """
-    wanted, rows = _terms(gpus, nodes), list[_Row]()
-    for point in points:
-        doublings = abs(math.log2(gpus / point.gpus)) + (nodes > 1 and point.nodes == 1)
-        rows.append(_row(point, 1.0 / (1.0 + doublings**2)))
-    least_s = min(point.gpus * point.seconds for point in points)
-    for position, prior in ((1, _WITHIN), (2, _ACROSS)):
-        expected = [-prior, 0.0, 0.0]
-        expected[position] = 1.0
-        rows.append(([each * _PRIOR_WEIGHT / least_s for each in expected], 0.0))
-    fitted = _possible(rows)
-    misfit = max(abs(_error(_row(point, 1.0), fitted)) for point in points)
+    import numpy as np  # noqa: PLC0415 - only where runs on other numbers of GPUs are known
+
+    spent_s = np.array([point.gpus * point.seconds for point in points])
+    doublings = [
+        abs(math.log2(gpus / point.gpus)) + (nodes > 1 and point.nodes == 1) for point in points
+    ]
+    weights = 1.0 / (1.0 + np.square(doublings))
+    terms = np.array([_terms(point.gpus, point.nodes) for point in points])
+    terms *= spent_s.min() / spent_s[:, None]
+    prior = _PRIOR_WEIGHT * np.array([[-_WITHIN, 1.0, 0.0], [-_ACROSS, 0.0, 1.0]])
+    rows = np.vstack([terms * weights[:, None], prior])
+    fitted = _possible(rows, np.append(weights, [0.0, 0.0]))
+    misfit = float(np.abs(terms @ fitted - 1.0).max())
     half = Z80 * math.hypot(_sd(points, gpus, nodes), misfit)
-    seconds = sum(a * b for a, b in zip(fitted, wanted, strict=True)) / gpus
+    seconds = float(spent_s.min() * (fitted @ _terms(gpus, nodes))) / gpus
     return Scaled(seconds, seconds * math.exp(-half), seconds * math.exp(half))
-
-
-_Row = tuple[Sequence[float], float]
-"""Factors of the three unknowns, and what their sum is to be."""
-
-
-def _row(point: Point, weight: float) -> _Row:
-    both_s = point.gpus * point.seconds
-    return [each * weight / both_s for each in _terms(point.gpus, point.nodes)], weight
-
-
-def _error(row: _Row, unknowns: Sequence[float]) -> float:
-    return sum(a * b for a, b in zip(row[0], unknowns, strict=True)) - row[1]
 
 
 def _terms(gpus: int, nodes: int) -> list[float]:
@@ -109,51 +102,20 @@ def _sd(points: Sequence[Point], gpus: int, nodes: int) -> float:
     return math.sqrt(variance)
 
 
-def _possible(rows: Sequence[_Row]) -> list[float]:
+def _possible(rows: "Floats", wanted: "Floats") -> "Floats":
     """The least squares solution with work, and links that cost from nothing to `_MOST` of it.
 
-    Each of the two terms of links is tried at either end and between: nine ways.
+    Such solutions are a cone: a sum of at most three of its four edges, with weights above zero.
     """
-    best, least = [0.0] * 3, math.inf
-    for ends in product((0.0, None, _MOST), repeat=2):
-        free = [at for at, end in enumerate(ends, start=1) if end is None]
-        bound = [(at, end) for at, end in enumerate(ends, start=1) if end]
-        reduced = [
-            ([row[0] + sum(end * row[at] for at, end in bound), *(row[at] for at in free)], wanted)
-            for row, wanted in rows
-        ]
-        found = _least_squares(reduced)
-        if found is None or found[0] <= 0 or not all(0 <= x <= _MOST * found[0] for x in found[1:]):
-            continue
-        unknowns = [found[0], 0.0, 0.0]
-        for at, end in bound:
-            unknowns[at] = end * found[0]
-        for at, value in zip(free, found[1:], strict=True):
-            unknowns[at] = value
-        error = sum(_error(row, unknowns) ** 2 for row in rows)
-        if error < least:
-            best, least = unknowns, error
-    return best
+    import numpy as np  # noqa: PLC0415 - as above
 
-
-def _least_squares(rows: Sequence[_Row]) -> list[float] | None:
-    """Solve the normal equations of *rows*; None where no solution is the best one."""
-    size = len(rows[0][0])
-    matrix = [
-        [sum(row[i] * row[j] for row, _ in rows) for j in range(size)]
-        + [sum(row[i] * wanted for row, wanted in rows)]
-        for i in range(size)
-    ]
-    scale = max(abs(each) for line in matrix for each in line[:-1])
-    for at in range(size):
-        pivot = max(range(at, size), key=lambda line: abs(matrix[line][at]))
-        if abs(matrix[pivot][at]) <= 1e-12 * scale:
-            return None
-        matrix[at], matrix[pivot] = matrix[pivot], matrix[at]
-        for line in range(size):
-            if line != at:
-                factor = matrix[line][at] / matrix[at][at]
-                matrix[line] = [
-                    a - factor * b for a, b in zip(matrix[line], matrix[at], strict=True)
-                ]
-    return [matrix[at][size] / matrix[at][at] for at in range(size)]
+    edges = np.array([[1.0, within, across] for within, across in product((0.0, _MOST), repeat=2)])
+    found = []
+    for count in (1, 2, 3):
+        for chosen in combinations(edges, count):
+            design = rows @ np.transpose(chosen)
+            parts = np.linalg.lstsq(design, wanted)[0]
+            if (parts >= 0.0).all():
+                error = float(np.sum((design @ parts - wanted) ** 2))
+                found.append((error, len(found), parts @ chosen))
+    return np.asarray(min(found)[2], dtype=np.float64)
