@@ -290,7 +290,7 @@ class Forecaster:
             from_job(job, gpu_type=name, nodes=nodes, dataset_bytes=dataset_bytes) for name in types
         ]
         learnt = [Prediction()] * len(asked)
-        if any(site.settings.models_dir.glob("*.npz")):
+        if any(site.settings.models_dir.glob("estimators-*.json")):
             learnt = self._estimators.predict(asked)
         recent = self.recent(job)
         says = {

@@ -6,17 +6,33 @@ unknown becomes NaN, which is at a distance of its own from all that is known.
 """
 
 import math
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import InstanceOf
+from pydantic import PlainSerializer, PlainValidator
 
 from headway.estimate.features import Configuration
 
-Floats = InstanceOf[NDArray[np.float64]]
-"""An array; pydantic, which checks what `store` reads, takes it as it is."""
+
+def _packed(array: NDArray[Any]) -> tuple[tuple[int, ...], str]:
+    return array.shape, b64encode(np.asarray(array, dtype=np.float64).tobytes()).decode()
+
+
+def _unpacked(given: Any) -> NDArray[np.float64]:
+    if isinstance(given, np.ndarray):
+        return given
+    shape, data = given
+    return np.frombuffer(b64decode(data)).reshape(shape)
+
+
+Floats = Annotated[
+    NDArray[np.float64], PlainValidator(_unpacked), PlainSerializer(_packed, when_used="json")
+]
+"""An array; in the JSON of `store` its shape and its bytes."""
 
 UNSEEN = -1.0
 """Code of a category that no trace had."""

@@ -9,10 +9,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from pydantic import InstanceOf
+from pydantic import Field, InstanceOf
 
 from headway.estimate.duration.time_model import TimeModel
 from headway.estimate.features import Configuration, Unit, from_trace
@@ -53,7 +53,7 @@ class Estimators:
     """By team what its own runs teach, with what all may know; any other knows the latter alone."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Its errors, as measured when it was compared with the one before."""
-    tables: InstanceOf[Tables] = field(default_factory=shipped, metadata={"kept": False})
+    tables: Annotated[InstanceOf[Tables], Field(exclude=True)] = field(default_factory=shipped)
     """Facts of GPUs and networks; not kept with a version."""
 
     @classmethod

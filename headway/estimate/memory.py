@@ -31,10 +31,11 @@ _USUAL_SPREAD, _USUAL_WEIGHT = 0.06, 3.0
 _FAR_SPREAD = 0.15
 """Added spread for each doubling beyond what was seen."""
 _ABSURD = math.log(4.0)
-"""A peak this far from those of its recipe is no evidence, unless many agree."""
-
-_MOST_BY_SETTINGS = math.log(100.0)
-"""At most so far may other settings have moved a peak."""
+"""A peak this far from what the others of its recipe tell is no evidence …"""
+_MOST_CREDIBLE = 0.7
+"""… unless more than the rest of them are."""
+_MOST_POWER = 2.0
+"""No setting moves a peak by more than its square, or a wrong peak would be explained by it."""
 
 Term = Callable[[Configuration], float | None]
 
@@ -175,7 +176,6 @@ def _fit(peaks: Sequence[Peak], terms: Mapping[str, float]) -> RecipeMemory:
     """The peaks of one recipe; at least `FEWEST_PEAKS` of them are measured."""
     from scipy.optimize import least_squares  # noqa: PLC0415 - 0.2 s that predicting never needs
 
-    peaks = _without_absurd(peaks)
     columns = _columns(peaks, terms)
     columns = {
         n: v for n, v in columns.items() if n == "base" or np.ptp(v) > 0 or n == "dataset_bytes"
@@ -195,19 +195,20 @@ def _fit(peaks: Sequence[Peak], terms: Mapping[str, float]) -> RecipeMemory:
     prior = np.log([terms[n] for n in columns])
     parts = x.shape[1]
 
+    def gaps(packed: Floats) -> Floats:
+        gap = np.log(x @ np.exp(packed[:parts])) + z @ packed[parts:] - y
+        return np.asarray(np.where(bound, np.minimum(gap, 0.0), gap), dtype=np.float64)
+
     def residuals(packed: Floats) -> Floats:
-        fitted = np.log(x @ np.exp(packed[:parts])) + z @ packed[parts:]
-        gap = (fitted - y) / 0.1
-        return np.concatenate(
-            [
-                np.where(bound, np.minimum(gap, 0.0), gap),
-                (packed[:parts] - prior) / 2.0,
-                packed[parts:] / 0.3,
-            ]
-        )
+        away = (packed[:parts] - prior) / 2.0, packed[parts:] / 0.3
+        return np.concatenate([gaps(packed) / 0.1, *away])
 
     start = np.concatenate([prior, np.zeros(z.shape[1])])
-    packed = least_squares(residuals, start, loss="soft_l1").x
+    most = np.concatenate([np.full(parts, np.inf), np.full(z.shape[1], _MOST_POWER)])
+    packed = least_squares(residuals, start, loss="soft_l1", bounds=(-most, most)).x
+    credible = np.abs(gaps(packed)) <= _ABSURD
+    if not credible.all() and credible.mean() >= _MOST_CREDIBLE:
+        return _fit([p for p, good in zip(peaks, credible, strict=True) if good], terms)
     fitted = np.log(x @ np.exp(packed[:parts])) + z @ packed[parts:]
     left = (y - fitted)[~bound]
     used = min(float(parts + z.shape[1]), len(left) / 2)
@@ -239,40 +240,3 @@ def _columns(peaks: Sequence[Peak], names: Iterable[str]) -> dict[str, Floats]:
         if len(known) == len(values):
             found[name] = np.array(known, dtype=np.float64)
     return found
-
-
-def _without_absurd(peaks: Sequence[Peak]) -> Sequence[Peak]:
-    """*peaks* without those that no other of the recipe is near, if they are few.
-
-    A recipe runs on data of very different sizes, and with settings that few
-    of its runs may share: a peak may be away as far as these are.
-    """
-    measured = [p for p in peaks if not p.lower_bound]
-    scale = np.array([math.log(p.peak_bytes) for p in measured])
-    middle = float(np.median(scale))
-    sizes = np.array([math.log(max(_size(p), 1.0)) for p in measured])
-    room = _ABSURD + np.abs(sizes - np.median(sizes)) + _moved_by_settings(measured)
-    odd = np.abs(scale - middle) > room
-    if odd.mean() > 0.3 or (~odd).sum() < FEWEST_PEAKS:
-        return peaks
-    dropped = {id(p) for p, absurd in zip(measured, odd, strict=True) if absurd}
-    highest = math.exp(float(scale[~odd].max()) + _ABSURD)
-    return [
-        p for p in peaks if id(p) not in dropped and not (p.lower_bound and p.peak_bytes > highest)
-    ]
-
-
-def _moved_by_settings(peaks: Sequence[Peak]) -> Floats:
-    """How far the settings of each peak are from the usual ones, as logarithms."""
-    moved = np.zeros(len(peaks))
-    for name in sorted({name for p in peaks for name in p.configuration.settings}):
-        values = [p.configuration.settings.get(name) for p in peaks]
-        logs = np.array([math.log(v) if v and v > 0 else math.nan for v in values])
-        if not np.isnan(logs).all():
-            moved += np.nan_to_num(np.abs(logs - np.nanmedian(logs)))
-    return np.minimum(moved, _MOST_BY_SETTINGS)
-
-
-def _size(peak: Peak) -> float:
-    known = peak.configuration
-    return float(known.dataset_bytes or 1) * float(known.batch_size or 1)

@@ -110,7 +110,7 @@ def _possible(rows: "Floats", wanted: "Floats") -> "Floats":
     import numpy as np  # noqa: PLC0415 - as above
 
     edges = np.array([[1.0, within, across] for within, across in product((0.0, _MOST), repeat=2)])
-    found = []
+    found: list[tuple[float, int, Floats]] = []
     for count in (1, 2, 3):
         for chosen in combinations(edges, count):
             design = rows @ np.transpose(chosen)

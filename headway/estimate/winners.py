@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import InstanceOf
+from pydantic import Base64Bytes
 
 from headway.errors import EstimatorDamaged
 from headway.estimate.encode import Floats
@@ -61,16 +60,15 @@ class Winners:
     names: Mapping[Kind, str]
     seen: frozenset[int]
     """By which the kind of a question is told, see `kinds`."""
-    models: Mapping[str, InstanceOf[NDArray[np.uint8]]]
+    models: Mapping[str, Base64Bytes]
 
     @classmethod
     def of(
         cls, names: Mapping[Kind, str], known: Sequence[Configuration], fitted: Mapping[str, bytes]
     ) -> "Winners":
         """Those of *fitted* that are among *names*; they have learnt from *known*."""
-        models = {name: np.frombuffer(data, dtype=np.uint8) for name, data in fitted.items()}
-        own = {kind: name for kind, name in names.items() if name in models}
-        return cls(own, seen_of(known), models)
+        own = {kind: name for kind, name in names.items() if name in fitted}
+        return cls(own, seen_of(known), fitted)
 
     def said(self, known: Sequence[Configuration], usual: Floats) -> Floats:
         """Low, median and high in seconds of each run, shape (n, 3).
@@ -94,7 +92,7 @@ class Winners:
         from headway.estimate.frame import frame_of  # noqa: PLC0415 - pandas: 0.4 s
 
         asked = frame_of([replace(c, iterations=None) for c in known])
-        said = opened(self.models[name].tobytes()).predict_quantiles(asked)
+        said = opened(self.models[name]).predict_quantiles(asked)
         said = np.asarray(said, dtype=np.float64)
         if said.shape != (len(known), 3) or not (np.isfinite(said).all() and (said > 0).all()):
             raise ValueError(f"it gives no three times above zero for each of {len(known)} rows")
