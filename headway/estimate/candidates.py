@@ -106,34 +106,6 @@ class OnLogs(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(np.exp(middle[:, None] + reach), dtype=np.float64)
 
 
-class Boosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Log seconds by boosted trees, a fit for each of the quantiles of `SPAN`."""
-
-    def fit(self, X: pd.DataFrame, y: ArrayLike) -> Self:
-        """Learn from the seconds *y*, shape (n,)."""
-        logs = np.log(np.asarray(y, dtype=np.float64))
-        self.fits_ = [
-            HistGradientBoostingRegressor(
-                loss="quantile", quantile=q, random_state=0, min_samples_leaf=5
-            ).fit(X, logs)
-            for q in SPAN
-        ]
-        return self
-
-    def predict(self, X: pd.DataFrame) -> Floats:
-        """Seconds, shape (n,)."""
-        return np.asarray(self.predict_quantiles(X, (0.5,))[:, 0], dtype=np.float64)
-
-    def predict_quantiles(self, X: pd.DataFrame, q: Sequence[float] = SPAN) -> Floats:
-        """Seconds, shape (n, quantiles); between those that were fitted, as a normal has them."""
-        check_is_fitted(self)
-        logs = np.sort([each.predict(X) for each in self.fits_], axis=0)
-        low, middle, high = logs
-        reach = ndtri(np.asarray(q)) / ndtri(SPAN[-1])
-        half = np.where(reach[None, :] < 0, (middle - low)[:, None], (high - middle)[:, None])
-        return np.asarray(np.exp(middle[:, None] + half * reach), dtype=np.float64)
-
-
 def categories_of(X: pd.DataFrame) -> list[str]:
     """Columns that hold codes."""
     return [name for name in map(str, X) if name in {*TEXTS, "spread"}]
@@ -146,34 +118,25 @@ def quantities_of(X: pd.DataFrame) -> list[str]:
 
 def candidates() -> dict[str, Estimator]:
     """By name whoever takes part; each takes rows as `TraceFeatures` gives them."""
-    linear = _filled(Physics())
-    boosted = HistGradientBoostingRegressor(max_iter=50, random_state=0, min_samples_leaf=5)
+    linear = make_pipeline(Physics(), _scaled(), RidgeCV(np.logspace(-3, 2, 6)))
+    near = _numbers(KNeighborsRegressor(3, weights="distance", algorithm="brute"))
+    few = HistGradientBoostingRegressor(max_iter=50, random_state=0, min_samples_leaf=5)
+    trees = make_pipeline(Encoded(), few)
     stack = StackingRegressor(
-        [
-            ("trees", make_pipeline(Encoded(), boosted)),
-            ("near", _numbers(KNeighborsRegressor(3, weights="distance", algorithm="brute"))),
-            ("physics", linear),
-        ],
-        RidgeCV(),
-        cv=FOLDS,
+        [("trees", trees), ("near", near), ("physics", linear)], RidgeCV(), cv=FOLDS
     )
     scales = ConstantKernel() * Matern(nu=1.5) + WhiteKernel(0.1)
     process = GaussianProcessRegressor(scales, normalize_y=True, random_state=0)
-    return {
-        CHAMPION: Estimator([("model", Runtime())]),
-        "boosting": Estimator([("encoded", Encoded()), ("model", Boosting())]),
-        "sklearn-gp": Estimator([("model", OnLogs(_numbers(process)))]),
-        "physics": Estimator([("model", OnLogs(linear))]),
-        "nearest": Estimator(
-            [
-                (
-                    "model",
-                    OnLogs(_numbers(KNeighborsRegressor(3, weights="distance", algorithm="brute"))),
-                )
-            ]
-        ),
-        "stack": Estimator([("model", OnLogs(stack))]),
+    middle = clone(few).set_params(loss="quantile", quantile=SPAN[1], max_iter=100)
+    others = {
+        "boosting": make_pipeline(Encoded(), middle),
+        "sklearn-gp": _numbers(process),
+        "physics": linear,
+        "nearest": near,
+        "stack": stack,
     }
+    found = {name: Estimator([("model", OnLogs(each))]) for name, each in others.items()}
+    return {CHAMPION: Estimator([("model", Runtime())]), **found}
 
 
 def fitted(
@@ -214,10 +177,6 @@ def _numbers(regressor: Any) -> Any:
         (_scaled(), quantities_of),
     )
     return make_pipeline(Encoded(), columns, regressor)
-
-
-def _filled(features: Any) -> Any:
-    return make_pipeline(features, _scaled(), RidgeCV(np.logspace(-3, 2, 6)))
 
 
 def _scaled() -> Any:

@@ -33,7 +33,7 @@ _TRUSTED = (
     *("headway.estimate.regressors.Estimator", "numpy.dtype", "sklearn.utils._bunch.Bunch"),
     *(
         f"headway.estimate.candidates.{name}"
-        for name in ("Boosting", "Encoded", "OnLogs", "Physics", "categories_of", "quantities_of")
+        for name in ("Encoded", "OnLogs", "Physics", "categories_of", "quantities_of")
     ),
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.tree._tree.Tree",
