@@ -30,11 +30,12 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.estimator_charts import calibration_chart, cumulative_error
+from benchmarks.held_out import Rows, hold_out, model_of
 from benchmarks.paper_models import PAPER_MODELS, paper_model
 from headway.clock import SystemClock
 from headway.estimate.duration.time_model import CHAMPION
 from headway.estimate.estimator import Estimators
-from headway.estimate.evaluation.evaluate import HeldOut, Rows, Score, hold_out, model_of, score
+from headway.estimate.evaluation.evaluate import HeldOut, Score, score
 from headway.estimate.evaluation.retrain import retrain
 from headway.estimate.evaluation.tournament import tournament
 from headway.estimate.features import from_trace

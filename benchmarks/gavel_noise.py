@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from sklearn.isotonic import IsotonicRegression
 
-from headway.estimate.evaluation.evaluate import Rows, hold_out, model_of
+from benchmarks.held_out import Rows, hold_out, model_of
 from headway.estimate.physics import shipped
 from headway.estimate.trace_files import parse
 

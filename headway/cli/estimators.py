@@ -61,58 +61,28 @@ def _show(rows: "list[dict[Any, Any]]") -> None:
 
 @estimators.command()
 @click.option("--traces", "file", type=A_FILE, help="CSV or Parquet; the site's own otherwise.")
-@click.option("--folds", default=5, show_default=True, help="Random parts, each held out once.")
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Of the folds and the models.",
-)
-@click.option(
-    "--leave-out",
-    type=click.Choice(["network", "gpu_type", "gpus"]),
-    help="Hold out whole groups instead of random folds.",
-)
 @click.option("--starts", is_flag=True, help="Score the starts that waiting runs were told.")
 @as_json
-def evaluate(
-    *,
-    file: BinaryIO | None,
-    folds: int,
-    seed: int,
-    leave_out: str | None,
-    starts: bool,
-    machine: bool,
-) -> None:
-    """Score the model that predicts times on times that it has not seen."""
+def evaluate(file: BinaryIO | None, *, starts: bool, machine: bool) -> None:
+    """Let the candidates meet now, on a file's traces or the site's: who is champion of what."""
     if starts:
         _evaluate_starts(machine=machine)
         return
     from dataclasses import asdict
 
-    from headway.estimate.evaluation.evaluate import evaluate as score_model
+    from headway.clock import SystemClock
+    from headway.errors import InvalidInput
+    from headway.estimate.evaluation.tournament import tournament
     from headway.estimate.physics import with_site
     from headway.settings import read_settings
 
-    got = score_model(
-        _traces(file),
-        tables=this_site().tables if file is None else with_site(read_settings().home),
-        folds=folds,
-        leave_out=leave_out,
-        seed=seed,
-    )
-    if machine:
-        print_json(asdict(got))
-        return
-    click.echo(f"{got.rows} rows, {got.folds} folds, seed {got.seed}; champion: {got.champion}")
-    if got.left_out:
-        click.echo(
-            f"{len(got.left_out)} more contradict all that are like them and are not scored:"
-        )
-        for row in got.left_out[:10]:
-            click.echo(f"  {row}")
-    _show([{"model": name, **asdict(each)} for name, each in got.models.items()])
+    traces = _traces(file)
+    tables = this_site().tables if file is None else with_site(read_settings().home)
+    met = tournament(traces, tables, clock=SystemClock())
+    if met is None:
+        allowed = "give more that have measured the time of the same, a run, epoch or iteration"
+        raise InvalidInput("traces", len(traces), allowed)
+    _show_scores(asdict(met) | {"words": met.words()}, machine=machine)
 
 
 def _evaluate_starts(*, machine: bool) -> None:
@@ -137,11 +107,16 @@ def scores(machine: bool) -> None:
     from headway.estimate.kinds import TOURNAMENT
 
     found = this_site().ledger.settings.get(TOURNAMENT) or {}
+    if not found and not machine:
+        click.echo("candidates have not met yet: too few runs have measured a time")
+        return
+    _show_scores(found, machine=machine)
+
+
+def _show_scores(found: "dict[str, Any]", *, machine: bool) -> None:
+    """The document of a tournament."""
     if machine:
         print_json(found)
-        return
-    if not found:
-        click.echo("candidates have not met yet: too few runs have measured a time")
         return
     click.echo(found["words"])
     for part in ("table", "calibration", "worst"):

@@ -25,32 +25,29 @@ _FREEDOM = 0.5
 
 @dataclass(frozen=True)
 class Embedding:
-    """Coordinates for combinations of some columns."""
+    """Coordinates for combinations of some columns; a combination that no trace had has none."""
 
     columns: tuple[int, ...]
-    axes: tuple[Floats, ...]
-    """For each column: coordinates of each level of a category, or one row for a quantity."""
     levels: Floats
     """Combinations that traces had, shape (levels, columns)."""
-    offsets: Floats
-    """How far each lies from its start, shape (levels, dimensions)."""
+    places: Floats
+    """Where each lies, shape (levels, dimensions)."""
 
     @classmethod
     def fit(
         cls, columns: tuple[int, ...], x: Floats, categorical: tuple[bool, ...], seed: int
     ) -> "Embedding":
-        """Start coordinates of what *x* has in *columns*: names far apart, sizes in line."""
+        """Where what *x* has in *columns* starts: names far apart, sizes in line."""
         rng = np.random.default_rng(seed)
-        axes = []
-        for column in columns:
-            if categorical[column]:
-                axes.append(rng.normal(size=(int(x[:, column].max()) + 1, 3)))
-            else:
-                axes.append(np.full((1, 1), 0.5))
         levels = np.unique(np.nan_to_num(x[:, columns], nan=UNSEEN), axis=0)
-        return cls(
-            columns, tuple(axes), levels, np.zeros((len(levels), sum(a.shape[1] for a in axes)))
-        )
+        parts = []
+        for column, values in zip(columns, levels.T, strict=True):
+            if categorical[column]:
+                axis = rng.normal(size=(int(values.max()) + 1, 3))
+                parts.append(axis[values.astype(int)])
+            else:
+                parts.append(0.5 * values[:, None])
+        return cls(columns, levels, np.hstack(parts))
 
     def index(self, x: Floats) -> "np.ndarray[Any, np.dtype[np.intp]]":
         """Number of the level of each row of *x*; -1 for a combination no trace had."""
@@ -59,25 +56,8 @@ class Embedding:
         return np.array([known.get(tuple(row), -1) for row in rows], dtype=np.intp)
 
     def place(self, x: Floats) -> Floats:
-        """Coordinates of each row of *x*; those of a new combination are where it would start."""
-        return self.moved(self.start(x), self.index(x))
-
-    def moved(self, start: Floats, index: "np.ndarray[Any, np.dtype[np.intp]]") -> Floats:
-        """Coordinates of rows whose `start` and `index` are known."""
-        padded = np.vstack([self.offsets, np.zeros((1, self.offsets.shape[1]))])
-        return np.asarray(start + padded[index], dtype=np.float64)
-
-    def start(self, x: Floats) -> Floats:
-        """Where each row of *x* lies before anything is learnt."""
-        parts: list[Floats] = []
-        for column, axis in zip(self.columns, self.axes, strict=True):
-            values = np.nan_to_num(x[:, column], nan=UNSEEN)
-            if axis.shape == (1, 1):
-                parts.append(values[:, None] * axis)
-            else:
-                padded = np.vstack([axis, np.zeros((1, axis.shape[1]))])
-                parts.append(padded[np.where(values < len(axis), values, -1).astype(int)])
-        return np.hstack(parts)
+        """Coordinates of each row of *x*, which has known combinations alone."""
+        return np.asarray(self.places[self.index(x)], dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -136,7 +116,7 @@ class Kernel:
         twice = np.where(one == other, 1.0, 2.0)
         straight = [each[one, other] for each in self._straight(x, x)]
         fixed = [each[one, other] for each in self._apart(x, x)[: len(self.categorical)]]
-        rows = [(e.start(x), e.index(x)) for e in self.embeddings]
+        rows = [e.index(x) for e in self.embeddings]
         start = self._packed()
         spread = np.concatenate(
             [np.full(len(self.theta), 2.0), np.full(len(start) - len(self.theta), _FREEDOM)]
@@ -144,7 +124,7 @@ class Kernel:
 
         def badness(packed: Floats) -> tuple[float, Floats]:
             kernel = self._with(packed)
-            places = [e.moved(*row) for e, row in zip(kernel.embeddings, rows, strict=True)]
+            places = [e.places[row] for e, row in zip(kernel.embeddings, rows, strict=True)]
             apart = [*fixed, *(_squared(place, place)[one, other] for place in places)]
             pairs, derivatives, pulls = kernel._sum(straight, apart, gradient=True)  # noqa: SLF001
             covariance = kernel.noise * np.eye(len(x))
@@ -161,7 +141,7 @@ class Kernel:
             for e, place, row, pull in zip(kernel.embeddings, places, rows, pulls, strict=True):
                 drawn = np.zeros_like(weights)
                 drawn[one, other] = drawn[other, one] = weights[one, other] * pull
-                slopes += list(_slope_of_offsets(e, place, row[1], drawn))
+                slopes += list(_slope_of_places(e, place, row, drawn))
             value = 0.5 * float(y @ alpha) + float(np.log(np.diag(factor)).sum())
             away = (packed - start) / spread
             return value + 0.5 * float(away @ away), np.array(slopes) + away / spread
@@ -172,14 +152,14 @@ class Kernel:
         return self._with(np.asarray(found.x, dtype=np.float64))
 
     def _packed(self) -> Floats:
-        return np.concatenate([self.theta, *(e.offsets.ravel() for e in self.embeddings)])
+        return np.concatenate([self.theta, *(e.places.ravel() for e in self.embeddings)])
 
     def _with(self, packed: Floats) -> "Kernel":
         position, embeddings = len(self.theta), []
         for e in self.embeddings:
-            offsets = packed[position : position + e.offsets.size].reshape(e.offsets.shape)
-            embeddings.append(replace(e, offsets=offsets))
-            position += e.offsets.size
+            places = packed[position : position + e.places.size].reshape(e.places.shape)
+            embeddings.append(replace(e, places=places))
+            position += e.places.size
         return replace(self, theta=packed[: len(self.theta)], embeddings=tuple(embeddings))
 
     def _line(self, x: Floats) -> Floats:
@@ -242,14 +222,14 @@ def _squared(a: Floats, b: Floats) -> Floats:
     return total
 
 
-def _slope_of_offsets(
+def _slope_of_places(
     embedding: Embedding,
     places: Floats,
     index: "np.ndarray[Any, np.dtype[np.intp]]",
     pull: Floats,
 ) -> Floats:
-    """Slope of the badness by each offset, flat: rows that share a level pull together."""
+    """Slope of the badness by each coordinate, flat: rows that share a level pull together."""
     rows = places * pull.sum(axis=1)[:, None] - pull @ places
-    slope = np.zeros_like(embedding.offsets)
+    slope = np.zeros_like(embedding.places)
     np.add.at(slope, index, rows)
     return slope.ravel()

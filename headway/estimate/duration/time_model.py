@@ -78,7 +78,7 @@ class TimeModel:
     ) -> "TimeModel":
         """Learn from the *seconds* that *configurations* took, shape (n,)."""
         rng = np.random.default_rng(seed)
-        encoder, batches, x, y, centre = _encoded(configurations, seconds)
+        encoder, batches, x, y, centre = encoded(configurations, seconds)
         plain = plain_kernel(encoder, x)
         credible = believable(plain, x, y, workload(encoder), rng)
         x, y = x[credible], y[credible]
@@ -145,16 +145,7 @@ class TimeModel:
         ]
 
 
-def contradicting(
-    configurations: Sequence[Configuration], seconds: Floats, seed: int = 0
-) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
-    """Which rows `TimeModel.fit` would not learn from, because they contradict all like them."""
-    encoder, _, x, y, _ = _encoded(configurations, seconds)
-    rng = np.random.default_rng(seed)
-    return np.flatnonzero(~believable(plain_kernel(encoder, x), x, y, workload(encoder), rng))
-
-
-def _encoded(
+def encoded(
     configurations: Sequence[Configuration], seconds: Floats
 ) -> tuple[Encoder, Batches, Floats, Floats, Floats]:
     """Encoder, batches, columns, log times less what is expected of them, and the centre."""

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from headway.estimate.estimator import Estimators, digest
-from headway.estimate.evaluation.evaluate import HeldOut, Score, score
+from headway.estimate.evaluation.evaluate import HeldOut, Score, log_errors, score
 from headway.estimate.features import Unit, from_trace, measured_times
 from headway.estimate.learnable import whose_run
 from headway.estimate.recall import RECENT, said_of
@@ -23,8 +23,6 @@ BETTER = 0.98
 """A challenger's error is at most so much of the champion's."""
 OF_ONE = 10
 """A person's held-out runs count as so many at most."""
-_MOST = np.log(8.0)
-"""An error counts as this factor at most: what is wrong by more is just wrong."""
 _WELL = 0.25
 """Who was predicted within so much on the average is not to be predicted worse than that."""
 _FEWEST_OF_ONE = 3
@@ -101,8 +99,8 @@ def compare(
     table = pd.DataFrame(
         {
             "whose": [whose_run(t) for t in held_out],
-            "old": _errors(old),
-            "new": _errors(new),
+            "old": log_errors(old),
+            "new": log_errors(new),
         }
     )
     weight = (OF_ONE / table.groupby("whose")["whose"].transform("size")).clip(upper=1.0)
@@ -127,11 +125,6 @@ def compare(
     else:
         return Verdict(True, f"better: {figures}", len(held_out), score(old), mine)
     return Verdict(False, reason, len(held_out), score(old), mine)
-
-
-def _errors(held: HeldOut) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """|log(predicted / measured)| of each run, bounded."""
-    return np.minimum(np.abs(np.log(held.said_s[:, 1] / held.measured_s)), _MOST)
 
 
 def measured(trace: Trace) -> tuple[Unit, float]:

@@ -21,7 +21,7 @@ from headway.estimate.candidates import candidates, quietly
 from headway.estimate.duration.time_model import CHAMPION, SPAN
 from headway.estimate.encode import Floats
 from headway.estimate.estimator import FEWEST
-from headway.estimate.evaluation.evaluate import HeldOut, Split, said_of, score
+from headway.estimate.evaluation.evaluate import HeldOut, Split, log_errors, said_of, score
 from headway.estimate.features import Configuration, Unit, from_trace
 from headway.estimate.frame import frame_of
 from headway.estimate.kinds import Kind, kind_of, new_in, seen_of
@@ -45,8 +45,6 @@ SURE = 0.05
 """What chance alone brings about no more often than so, over all challengers of a kind."""
 WORST = 10
 """So many of the runs that were predicted worst are shown."""
-_MOST = np.log(8.0)
-"""An error of a logarithm counts as this at most: what is wrong by more is just wrong."""
 _FORWARD, _GROUPS = 3, 2
 
 
@@ -128,7 +126,7 @@ def tournament(
     # What a run was measured to do is not known of one that is asked about.
     rows = [replace(known[at], iterations=None) for at in chosen]
     seconds = np.array([timed[at] for at in chosen])
-    runs = [(known[at], whose_run(traces[at])) for at in chosen]
+    runs = [traces[at] for at in chosen]
     X = frame_of(rows)
     splits = [each for each in _splits(rows) if len(each[0]) >= FEWEST_TO_LEARN]
     said: dict[str, Floats] = {}
@@ -144,9 +142,11 @@ def tournament(
         said |= {name: found for name, found in theirs.items() if found is not None}
     if CHAMPION not in said:
         return None
-    asked = _asked(rows, splits)
-    champions, table, calibration = _judged(said, asked, seconds, runs, before)
-    worst = _worst(said, asked, seconds, champions, [traces[at] for at in chosen])
+    answers = _answers(rows, runs, seconds, splits)
+    asked = answers["split"], answers["at"]
+    answered = {name: each[asked] for name, each in said.items()}
+    champions, table, calibration = _judged(answered, answers, before)
+    worst = _worst(answered, answers, champions, runs)
     took_s = clock.monotonic_s() - started_s
     changed = tuple(
         f"{row['model']} beat {before.get(kind, CHAMPION)} at a {kind.value}, "
@@ -186,55 +186,68 @@ def _splits(rows: Sequence[Configuration]) -> Iterator[Split]:
             yield from GroupKFold(count).split(rows, groups=groups)
 
 
-def _asked(
-    rows: Sequence[Configuration], splits: Sequence[Split]
-) -> dict[Kind, list[tuple[int, int]]]:
-    """By kind the splits and rows in which such a question was asked."""
-    found: dict[Kind, list[tuple[int, int]]] = {}
+def _answers(
+    rows: Sequence[Configuration], runs: Sequence[Trace], seconds: Floats, splits: Sequence[Split]
+) -> pd.DataFrame:
+    """What was asked: split, at (which row), kind, new, whose, seconds, weight.
+
+    All that are new in the same way weigh as one, a person's as `OF_ONE`: so forty runs of one new
+    recipe are one new recipe, however often they were asked about.
+    """
+    found = []
     for number, (seen, held) in enumerate(splits):
         keys = seen_of(rows[at] for at in seen)
-        for at in held:
-            found.setdefault(kind_of(rows[at], keys), []).append((number, int(at)))
-    return found
+        for at in map(int, held):
+            kind = kind_of(rows[at], keys)
+            whose = whose_run(runs[at])
+            found.append((number, at, kind, new_in(rows[at], kind), whose, seconds[at]))
+    columns = ["split", "at", "kind", "new", "whose", "seconds"]
+    table = pd.DataFrame(found, columns=columns)
+    once = 1.0 / table.groupby(["kind", "new"])["at"].transform("size")
+    of_one = once.groupby([table["kind"], table["whose"]]).transform("sum")
+    few = (OF_ONE / of_one).clip(upper=1.0).where(table["whose"] != "", 1.0)
+    return table.assign(weight=once * few)
 
 
 def _judged(
-    said: Mapping[str, Floats],
-    asked: Mapping[Kind, list[tuple[int, int]]],
-    seconds: Floats,
-    runs: Sequence[tuple[Configuration, str]],
-    before: Mapping[Kind, str],
+    told: Mapping[str, Floats], answers: pd.DataFrame, before: Mapping[Kind, str]
 ) -> tuple[dict[Kind, str], list[dict[str, Any]], list[dict[str, Any]]]:
-    """Champions, the table of scores, and how the champions' quantiles held."""
+    """Champions, the table of scores, and how the champions' quantiles held.
+
+    Args:
+        told: By name what was said to each of *answers*, shape (n, 3).
+        answers: As `_answers` gives them.
+        before: Champions of now.
+    """
     # Of what nobody asked tonight the champion stays.
-    champions = {kind: name for kind, name in before.items() if name in said}
-    table, calibration, people = [], [], {whose for _, whose in runs}
-    for kind in (kind for kind in Kind if kind in asked):
-        splits, rows = np.array(asked[kind]).T
-        weight = _weights(kind, [runs[at] for at in rows])
-        errors = {
-            name: np.minimum(np.abs(np.log(each[splits, rows, 1] / seconds[rows])), _MOST)
-            for name, each in said.items()
-        }
+    champions = {kind: name for kind, name in before.items() if name in told}
+    table, calibration, several = [], [], answers["whose"].nunique() > 1
+    for kind in Kind:
+        part = answers[answers["kind"] == kind]
+        if part.empty:
+            continue
+        weight, runs = part["weight"].to_numpy(), part["at"].nunique()
+        held = {name: HeldOut(part["seconds"].to_numpy(), told[name][part.index]) for name in told}
+        errors = {name: log_errors(each) for name, each in held.items()}
         mean = {name: float(np.average(each, weights=weight)) for name, each in errors.items()}
-        old = before.get(kind, CHAMPION) if before.get(kind) in said else CHAMPION
+        old = champions.get(kind, CHAMPION)
         chance = {
             name: _chance(errors[old] - each, weight)
             for name, each in errors.items()
             if name != old and mean[name] <= BETTER * mean[old]
         }
-        sure = [name for name, p in chance.items() if p * (len(said) - 1) <= SURE]
+        sure = [name for name, p in chance.items() if p * (len(told) - 1) <= SURE]
         # Where a site has several people, none of them alone chooses for the others.
-        alone = len(people) > 1 and len({runs[at][1] for at in rows}) == 1
+        alone = several and part["whose"].nunique() == 1
         enough = weight.sum() >= FEWEST_TO_JUDGE and not alone
         champions[kind] = min(sure, key=mean.__getitem__) if sure and enough else old
-        for name, each in said.items():
-            figures = score(HeldOut(seconds[rows], each[splits, rows]))
+        for name, each in held.items():
+            figures = score(each)
             table.append(
                 {
                     "kind": kind.value,
                     "model": name,
-                    "runs": len(set(rows)),
+                    "runs": runs,
                     "mean_error_frac": figures.mean_relative_error,
                     "median_error_frac": figures.median_relative_error,
                     "mean_log_error": mean[name],
@@ -244,15 +257,10 @@ def _judged(
                     "is_champion": name == champions[kind],
                 }
             )
-        below = seconds[rows, None] <= said[champions[kind]][splits, rows]
-        promised = zip(SPAN, np.average(below, axis=0, weights=weight), strict=True)
-        calibration.append(
-            {
-                "kind": kind.value,
-                "runs": len(set(rows)),
-                **{f"{q:.0%}": float(b) for q, b in promised},
-            }
-        )
+        best = held[champions[kind]]
+        below = np.average(best.measured_s[:, None] <= best.said_s, axis=0, weights=weight)
+        promised = {f"{q:.0%}": float(b) for q, b in zip(SPAN, below, strict=True)}
+        calibration.append({"kind": kind.value, "runs": runs, **promised})
     return champions, table, calibration
 
 
@@ -264,42 +272,32 @@ def _chance(gain: Floats, weight: Floats) -> float:
 
 
 def _worst(
-    said: Mapping[str, Floats],
-    asked: Mapping[Kind, list[tuple[int, int]]],
-    seconds: Floats,
+    told: Mapping[str, Floats],
+    answers: pd.DataFrame,
     champions: Mapping[Kind, str],
-    traces: Sequence[Trace],
+    runs: Sequence[Trace],
 ) -> list[dict[str, Any]]:
     """The runs that the champions predicted worst, each once."""
-    found: dict[int, dict[str, Any]] = {}
-    for kind, pairs in asked.items():
-        for split, at in pairs:
-            low_s, median_s, high_s = map(float, said[champions[kind]][split, at])
-            off = abs(float(np.log(median_s / seconds[at])))
-            trace = traces[at]
-            row = {
+    best = [told[champions[kind]][at] for at, kind in enumerate(answers["kind"])]
+    off = np.abs(np.log(np.array(best)[:, 1] / answers["seconds"]))
+    ordered = (
+        answers.assign(off=off, said=best).sort_values("off", ascending=False).drop_duplicates("at")
+    )
+    found = []
+    for row in ordered.head(WORST).to_dict("records"):
+        (low_s, median_s, high_s), took_s = map(float, row["said"]), row["seconds"]
+        trace, kind = runs[row["at"]], row["kind"]
+        held = "held it" if low_s <= took_s <= high_s else "did not hold it"
+        found.append(
+            {
                 "run_id": trace.run_id,
                 "recipe": trace.recipe or trace.network,
                 "on": f"{trace.gpus} × {trace.gpu_type}",
-                "took_s": float(seconds[at]),
+                "took_s": took_s,
                 "said_s": median_s,
-                "off": off,
-                "why": f"{kind.value}; the interval from {low_s:.3g} to {high_s:.3g} s "
-                + ("held it" if low_s <= seconds[at] <= high_s else "did not hold it"),
+                "off": row["off"],
+                "why": f"{kind.value}; the interval from {low_s:.3g} to {high_s:.3g} s {held}",
                 "model": champions[kind],
             }
-            if at not in found or found[at]["off"] < off:
-                found[at] = row
-    return sorted(found.values(), key=lambda row: -row["off"])[:WORST]
-
-
-def _weights(kind: Kind, runs: Sequence[tuple[Configuration, str]]) -> Floats:
-    """What each answer counts: all that are new in the same way as one, a person's as `OF_ONE`.
-
-    So forty runs of one new recipe are one new recipe, however often they were asked about.
-    """
-    told = [{"new": new_in(c, kind), "whose": whose} for c, whose in runs]
-    table = pd.DataFrame(told)
-    once = 1.0 / table.groupby("new")["whose"].transform("size")
-    most = (OF_ONE / once.groupby(table["whose"]).transform("sum")).clip(upper=1.0)
-    return (once * most.where(table["whose"] != "", 1.0)).to_numpy()
+        )
+    return found

@@ -190,7 +190,6 @@ def test_an_error_of_the_operating_system_is_a_line(error: OSError, status: int)
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["estimators", "evaluate", "--seed", "-1"], "-1 is not in the range"),
         (["runs", "--limit", "0"], "0 is not in the range"),
         (["estimate", __file__, "--budget", "nan"], "nan is not a finite number"),
         (["estimate", __file__, "--budget", "inf"], "inf is not a finite number"),

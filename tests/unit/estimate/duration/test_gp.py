@@ -52,16 +52,16 @@ def test_the_pull_on_coordinates_is_the_slope_of_the_covariance():
     weights = np.random.default_rng(1).normal(size=(len(x), len(x)))
     weights = weights + weights.T
     _, _, pulls = kernel._sum(kernel._straight(x, x), kernel._apart(x, x), gradient=True)
-    from headway.estimate.duration.kernel import _slope_of_offsets
+    from headway.estimate.duration.kernel import _slope_of_places
 
     embedding = kernel.embeddings[0]
-    found = _slope_of_offsets(embedding, embedding.place(x), embedding.index(x), weights * pulls[0])
-    for i in (0, 3, embedding.offsets.size - 1):
+    found = _slope_of_places(embedding, embedding.place(x), embedding.index(x), weights * pulls[0])
+    for i in (0, 3, embedding.places.size - 1):
         moved = []
         for step in (1e-5, -1e-5):
-            offsets = embedding.offsets.copy().ravel()
-            offsets[i] += step
-            changed = replace(embedding, offsets=offsets.reshape(embedding.offsets.shape))
+            places = embedding.places.copy().ravel()
+            places[i] += step
+            changed = replace(embedding, places=places.reshape(embedding.places.shape))
             other = replace(kernel, embeddings=(changed, *kernel.embeddings[1:]))
             moved.append(0.5 * float(np.sum(weights * other(x, x))))
         assert (moved[0] - moved[1]) / 2e-5 == pytest.approx(found[i], rel=1e-3, abs=1e-5)
