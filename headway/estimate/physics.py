@@ -4,7 +4,6 @@ The tables are CSV files in ``headway/estimate/data``; files of the same names
 and columns in a directory of the site's add to them and win over them.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,11 +12,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from headway.estimate.features import Configuration
 from headway.estimate.names import gpu_words, network_spellings, plain_network
-from headway.estimate.row_files import number, read_rows
+from headway.estimate.row_files import read_rows
 from headway.model.speeds import MeasuredGpu
 from headway.units import GIB
 
@@ -245,7 +244,7 @@ def with_site(directory: Path, measured: Mapping[str, MeasuredGpu] | None = None
 
 
 _Name = Annotated[str, StringConstraints(min_length=1, to_lower=True)]
-_Number = Annotated[float, number(lambda value: 0 < value < math.inf, "give a number above 0")]
+_Number = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class _GpuRow(BaseModel):

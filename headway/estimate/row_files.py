@@ -9,12 +9,12 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from headway.errors import InvalidInput
 
@@ -94,33 +94,9 @@ def checked(model: type[Row], cells: dict[str, Any], where: str) -> Row:
         return model.model_validate(cells)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        column = str(first["loc"][0])
-        allowed = str(first.get("ctx", {}).get("error", "give a value"))
+        column, allowed = str(first["loc"][0]), first["msg"].replace("Input should be", "give")
+        allowed = re.sub("give (?=greater|less)", "give a number ", allowed)
         raise InvalidInput(column, cells.get(column, ""), allowed, where=where) from None
-
-
-def number(matches: Callable[[float], bool], allowed: str) -> BeforeValidator:
-    """For an annotation: text that is a plain decimal number which *matches*."""
-
-    def check(text: str) -> float:
-        value = float(text) if _NUMBER.fullmatch(text) else math.nan
-        if not matches(value):
-            raise ValueError(allowed)
-        return value
-
-    return BeforeValidator(check)
-
-
-def above_zero(most: float, unit: str) -> BeforeValidator:
-    """For an annotation: a number above 0 and at most *most*."""
-    allowed = f"give a plain number of {unit}, above 0 and at most {most:g}"
-    return number(lambda value: 0 < value <= most, allowed)
-
-
-def whole(least: int, most: float) -> BeforeValidator:
-    """For an annotation: a whole number from *least* to *most*."""
-    allowed = f"give a whole number of at least {least}"
-    return number(lambda value: least <= value <= most and value == math.floor(value), allowed)
 
 
 def is_number(text: str) -> bool:

@@ -9,46 +9,34 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
-from headway.errors import InvalidInput, shown
-from headway.estimate.row_files import above_zero, checked, is_number, read_rows, whole
+from headway.errors import InvalidInput
+from headway.estimate.row_files import checked, is_number, read_rows
 from headway.estimate.scale_out import TOLERANCE, impossible, of_all_gpus, speed_ups
 from headway.model.trace import LONGEST_S, Trace
 
 REQUIRED = ("network", "gpu_type", "gpus", "batch_size")
 TIMES = ("iteration_s", "batch_s", "epoch_s", "runtime_s", "samples_per_s")
 _TIMED = " | ".join(TIMES)
-_LARGEST = 2.0**63 - 1
+_LARGEST = 2**63 - 1
 _UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-[0-9]{1,9})?|[0-9a-f]{64}")
 """A run of a site and its attempt, or what an import made."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a cell that begins so."""
 
 
-def _one_of(*choices: str) -> BeforeValidator:
-    def check(text: str) -> str:
-        if text.lower() not in choices:
-            raise ValueError(f"give one of {', '.join(choices)}")
-        return text.lower()
-
-    return BeforeValidator(check)
-
-
-def _moment(text: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        allowed = f"give a time such as 2026-01-02T03:04:05Z, not {shown(text, 20)}"
-        raise ValueError(allowed) from None
+def _in_utc(at: datetime) -> datetime:
     return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-_Seconds = Annotated[float, above_zero(LONGEST_S, "seconds")]
-_Positive = Annotated[float, above_zero(1e24, "units")]
-_Count = Annotated[int, whole(1, _LARGEST)]
+_Seconds = Annotated[float, Field(gt=0, le=LONGEST_S)]
+_Positive = Annotated[float, Field(gt=0, le=1e24)]
+_Count = Annotated[int, Field(ge=1, le=_LARGEST)]
+_Few = Annotated[int, Field(ge=0, le=1_000_000)]
+_LOWER = BeforeValidator(str.lower)
 
 
 class TraceFileRow(BaseModel):
@@ -59,26 +47,26 @@ class TraceFileRow(BaseModel):
 
     network: str
     gpu_type: str
-    gpus: Annotated[int, whole(0, 1_000_000)]
+    gpus: _Few
     batch_size: _Count | None = None
     iteration_s: _Seconds | None = None
     batch_s: _Seconds | None = None
     epoch_s: _Seconds | None = None
     runtime_s: _Seconds | None = None
-    samples_per_s: Annotated[float, above_zero(1e12, "samples a second")] | None = None
-    nodes: Annotated[int, whole(1, 100_000)] = 1
-    precision: Annotated[str, _one_of("fp32", "fp16", "amp", "bf16")] = "fp32"
+    samples_per_s: _Positive | None = None
+    nodes: Annotated[int, Field(ge=1, le=100_000)] = 1
+    precision: Annotated[Literal["fp32", "fp16", "amp", "bf16"], _LOWER] = "fp32"
     framework: str = ""
-    data_threads: Annotated[int, whole(0, 1_000_000)] | None = None
-    dataset_bytes: Annotated[int, whole(0, _LARGEST)] | None = None
+    data_threads: _Few | None = None
+    dataset_bytes: Annotated[int, Field(ge=0, le=_LARGEST)] | None = None
     dataset_samples: _Count | None = None
-    epochs: Annotated[float, above_zero(1e9, "epochs")] | None = None
+    epochs: Annotated[float, Field(gt=0, le=1e9)] | None = None
     iterations: _Count | None = None
     host_peak_bytes: _Count | None = None
     gpu_peak_bytes: _Count | None = None
-    cpus: Annotated[float, above_zero(1e6, "CPUs")] | None = None
-    exit: Annotated[str, _one_of("ok", "oom", "failed")] = "ok"
-    started_at: Annotated[datetime, BeforeValidator(_moment)] | None = None
+    cpus: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    exit: Annotated[Literal["ok", "oom", "failed"], _LOWER] = "ok"
+    started_at: Annotated[datetime, AfterValidator(_in_utc)] | None = None
     recipe: str = ""
     run_id: str | None = None
     flops: _Positive | None = None

@@ -5,19 +5,17 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from headway.errors import InvalidInput
-from headway.estimate.row_files import number, read_rows, whole
+from headway.estimate.row_files import read_rows
 
 REQUIRED = ("submit_s", "duration_s", "gpus")
 
 MOST = 1e15
 """No time in seconds and no memory in bytes is larger; sums of them stay finite."""
 
-_Amount = Annotated[
-    float, number(lambda value: 0 <= value <= MOST, f"give a number from 0 to {MOST:.0e}")
-]
+_Amount = Annotated[float, Field(ge=0, le=MOST)]
 
 
 class Estimates(enum.StrEnum):
@@ -84,7 +82,7 @@ class JobRow(BaseModel):
     recipe: str = ""
     submit_s: _Amount
     duration_s: _Amount
-    gpus: Annotated[int, whole(1, MOST)]
+    gpus: Annotated[int, Field(ge=1, le=MOST)]
     gpu_memory_bytes: _Amount = 0.0
     gpu_util_frac: _Amount = 0.0
     user_limit_s: _Amount = 0.0
@@ -92,7 +90,7 @@ class JobRow(BaseModel):
     predicted_high_s: _Amount = 0.0
     host_memory_bytes: _Amount = 0.0
     host_peak_bytes: _Amount = 0.0
-    preemptible: Annotated[int, whole(0, 1)] = 0
+    preemptible: Annotated[int, Field(ge=0, le=1)] = 0
 
 
 def read_jobs(data: bytes, name: str, estimates: Estimates, sharing: GpuSharing) -> list[TraceJob]:

@@ -296,7 +296,7 @@ def _worst(
                 "took_s": took_s,
                 "said_s": median_s,
                 "off": row["off"],
-                "why": f"{kind.value}; the interval from {low_s:.3g} to {high_s:.3g} s {held}",
+                "why": f"{kind}; the interval from {low_s:.3g} to {high_s:.3g} s {held}",
                 "model": champions[kind],
             }
         )
