@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from headway.errors import InvalidInput
 from headway.estimate.remaining.history import Array
-from headway.estimate.row_files import number, read_rows
+from headway.estimate.row_files import read_rows
 
 MAX_ROWS = 10_000_000
 _WALL_CLOCK_S = 1e8
 """A series that begins this late counts from 1970, not from its own start."""
-_Amount = Annotated[float, number(lambda value: 0 <= value <= 1e15, "give a number from 0 on")]
+_Amount = Annotated[float, Field(ge=0, le=1e15)]
 
 
 @dataclass(frozen=True, slots=True)
