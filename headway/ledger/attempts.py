@@ -1,7 +1,7 @@
 """Attempts: what the run's own row forgets when the next attempt begins."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import and_, case, func, or_
 from sqlmodel import Session, col, select
@@ -63,14 +63,17 @@ def note_start(session: Session, run: RunRow) -> None:
     row.node, row.claimed_at = run.node, row.claimed_at or run.claimed_at
 
 
-def note_end(session: Session, run: RunRow, exit_: Exit, measurement: Measurement | None) -> None:
-    """*run*'s attempt has ended. Call before its row moves on to the next attempt."""
+def note_end(
+    session: Session, run: RunRow, exit_: Exit, measurement: Measurement | None
+) -> datetime:
+    """*run*'s attempt has ended; when. Call before its row moves on to the next attempt."""
     row = _row(session, run)
     if row.node is None and run.resource is not None:  # it ended in the queue
         row.resource, row.reason = run.resource, run.reason
     row.ended_at = now(session)
     row.end(exit_)
     row.prediction, row.demand, row.measurement = run.prediction, run.demand, measurement
+    return row.ended_at
 
 
 def exit_of(session: Session, fence: Fence) -> Exit | None:

@@ -6,7 +6,9 @@ ledger in the transaction that writes, so that it can change nothing of the
 attempt that has taken its place.
 """
 
+from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import LeaseLost
 from headway.ledger.lease_rows import LIVE
@@ -16,17 +18,24 @@ from headway.model.lease import Fence
 from headway.model.run import RunState
 
 
-def fenced(session: Session, fence: Fence) -> tuple[RunRow, LeaseRow | None]:
+def fenced(
+    session: Session, fence: Fence, locked: RunRow | None = None
+) -> tuple[RunRow, LeaseRow | None]:
     """The run and the live lease of its attempt, both locked, where they are *fence*'s now.
 
     A run that waits may still have the lease of the attempt before, whose
     container is being removed: it is none of this attempt.
 
+    Args:
+        session: Of a transaction.
+        fence: Of the attempt.
+        locked: The run's row, where this transaction has locked it already.
+
     Raises:
         LeaseLost: Another attempt or another lease has the run, or it has ended: whoever ended
             it has closed what its flow kept of it.
     """
-    run = run_row(session, fence.run_id, lock=True)
+    run = locked or run_row(session, fence.run_id, lock=True)
     if run.attempt != fence.attempt:
         raise _lost(fence, f"the run is at attempt {run.attempt}")
     if run.state is RunState.ENDED:
@@ -59,27 +68,24 @@ def leased(session: Session, fence: Fence) -> LeaseRow:
     return lease
 
 
-def stepping(session: Session, fence: Fence) -> None:
-    """Let *fence*'s attempt write about its steps, which go on when its lease is released.
+def may_step(fence: Fence) -> ColumnElement[bool]:
+    """Whether *fence*'s attempt may write about its steps, which go on when its lease is released.
 
-    Raises:
-        LeaseLost: Another lease was granted for the attempt since.
+    A part of a statement: true unless another lease was granted for the attempt since.
     """
-    run_row(session, fence.run_id, lock=True)
-    lease = _own_lease(session, fence)
-    over = lease is None and (not fence.token or held_last(session, fence))
-    if not over:
-        _check(fence, lease)
+    if not fence.token:
+        return ~select(LeaseRow.token).where(LIVE, *_of_attempt(fence)).exists()
+    return _newest_token(fence).scalar_subquery() == fence.token
+
+
+def step_lost(fence: Fence) -> LeaseLost:
+    """What is raised where `may_step` does not hold."""
+    return _lost(fence, "it was granted again since")
 
 
 def held_last(session: Session, fence: Fence) -> bool:
     """Whether nobody has held *fence*'s attempt since, be its lease released or not."""
-    query = select(LeaseRow.token).where(
-        LeaseRow.run_id == fence.run_id,
-        LeaseRow.attempt == fence.attempt,
-        LeaseRow.gang_rank == 0,
-    )
-    newest = session.exec(query.order_by(col(LeaseRow.lease_id).desc()).limit(1)).first()
+    newest = session.exec(_newest_token(fence)).first()
     return (newest or "") == fence.token
 
 
@@ -112,28 +118,25 @@ def given_back_before(session: Session, run: RunRow, fence: Fence) -> bool:
     return waits and held_last(session, fence)
 
 
-def _own_lease(session: Session, fence: Fence) -> LeaseRow | None:
-    query = select(LeaseRow).where(
-        LIVE,
-        LeaseRow.run_id == fence.run_id,
-        LeaseRow.attempt == fence.attempt,
-        LeaseRow.gang_rank == 0,
-    )
-    return session.exec(query.with_for_update()).first()
+def _of_attempt(fence: Fence) -> tuple[ColumnElement[bool], ...]:
+    of_run = col(LeaseRow.run_id) == fence.run_id, col(LeaseRow.gang_rank) == 0
+    return (*of_run, col(LeaseRow.attempt) == fence.attempt)
+
+
+def _newest_token(fence: Fence) -> SelectOfScalar[str]:
+    tokens = select(LeaseRow.token).where(*_of_attempt(fence))
+    return tokens.order_by(col(LeaseRow.lease_id).desc()).limit(1)
 
 
 def _compared(session: Session, fence: Fence) -> LeaseRow | None:
     """The live lease of *fence*'s attempt, if it has one and that is the fence's."""
-    lease = _own_lease(session, fence)
-    _check(fence, lease)
-    return lease
-
-
-def _check(fence: Fence, lease: LeaseRow | None) -> None:
+    query = select(LeaseRow).where(LIVE, *_of_attempt(fence))
+    lease = session.exec(query.with_for_update()).first()
     if lease is None and fence.token:
         raise _lost(fence, "it was released")
     if lease is not None and lease.token != fence.token:
         raise _lost(fence, f"it was granted again since, on node {lease.node}")
+    return lease
 
 
 def _lost(fence: Fence, why: str) -> LeaseLost:

@@ -10,7 +10,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.ledger.columns import among, db_now, from_now
 from headway.ledger.database import Repository
-from headway.ledger.lease_rows import LIVE, lease_from, leases_from, live_lease, live_leases
+from headway.ledger.lease_rows import LIVE, leases_from, live_leases
 from headway.ledger.nodes import of_the_site
 from headway.ledger.tables import LeaseRow, RunRow
 from headway.model.lease import Lease
@@ -29,9 +29,8 @@ class LeaseReads(Repository):
 
     def of_run(self, run_id: str) -> Lease | None:
         """The run's own unreleased lease."""
-        with self._database.reading() as session:
-            row = live_lease(session, run_id)
-            return None if row is None else lease_from(session, row)
+        own = LeaseRow.run_id == run_id, LIVE, LeaseRow.gang_rank == 0
+        return next(iter(self._leases(select(LeaseRow).where(*own))), None)
 
     def teams_on(self, node: str) -> frozenset[str]:
         """Whose runs hold something on *node*."""

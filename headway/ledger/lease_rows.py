@@ -71,10 +71,11 @@ def release_all(session: Session, *which: ColumnElement[bool] | bool) -> Sequenc
     """Release the live leases that are *which*; they count no more."""
     query = select(LeaseRow).where(LIVE, *which).order_by("lease_id")
     rows = session.exec(query.with_for_update()).all()
-    for row in rows:
-        row.released_at = now(session)
     # The ports' rows go, so that the unique constraint guards live ones only.
     if ids := [row.lease_id for row in rows]:
+        moment = now(session)
+        for row in rows:
+            row.released_at = moment
         session.exec(delete(LeasePortRow).where(col(LeasePortRow.lease_id).in_(ids)))
     return rows
 

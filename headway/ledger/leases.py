@@ -284,9 +284,10 @@ class Leases(LeaseReads):
         """
         with self._database.transaction() as session:
             run_row(session, fence.run_id, lock=True)
-            lease = live_lease(session, fence.run_id)
-            if lease is not None and (lease.attempt, lease.token) == (fence.attempt, fence.token):
-                release_all(session, LeaseRow.run_id == fence.run_id)
+            own = col(LeaseRow.attempt) == fence.attempt, col(LeaseRow.token) == fence.token
+            held = select(LeaseRow.run_id).where(LIVE, LeaseRow.run_id == fence.run_id, *own)
+            of_run = held.where(LeaseRow.gang_rank == 0).correlate(None).scalar_subquery()
+            release_all(session, LeaseRow.run_id == of_run)
 
     def release_untaken(self, pool: str, ttl_s: float) -> list[str]:
         """Release what gangs of *pool* held for ranks, and did not renew for *ttl_s* more.
@@ -332,7 +333,7 @@ class Leases(LeaseReads):
                 return False
             if given_back_before(session, run, fence):
                 return True
-            _, lease = fenced(session, fence)
+            _, lease = fenced(session, fence, run)
             if run.state is not RunState.CLAIMED:
                 return run.state is RunState.WAITING
             if start_by is not None and (lease is None or lease.start_by != start_by):

@@ -83,9 +83,8 @@ def _is_due() -> ColumnElement[bool]:
 def _tell(session: Session, run: RunRow, kind: NoticeKind) -> None:
     if run.gang_id is not None:
         return  # the run that leads it is told of
-    moment = now(session)
     for block in _blocks(run.job):
-        session.add(NoticeRow(run_id=run.run_id, kind=kind, block=block, made_at=moment))
+        session.add(NoticeRow(run_id=run.run_id, kind=kind, block=block, made_at=now(session)))
 
 
 def _blocks(job: Mapping[str, Any]) -> Iterable[str]:

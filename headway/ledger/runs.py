@@ -120,6 +120,7 @@ class Runs(RunReads):
         """
         with self._database.transaction() as session:
             run, lease = fenced_lease(session, fence)
+            run.container, run.runtime = container, runtime
             if run.state is not RunState.RUNNING:
                 move(run, RunState.RUNNING)
                 run.started_at = now(session)
@@ -127,7 +128,6 @@ class Runs(RunReads):
                 lease.expires_at = max(lease.expires_at, renewed)
                 note_start(session, run)
                 note_started(session, run)
-            run.container, run.runtime = container, runtime
 
     def ready(self, fence: Fence) -> None:
         """Data and image of a part of a gang are there: it can start with the others. Idempotent.
@@ -170,10 +170,11 @@ class Runs(RunReads):
             LeaseLost: Another attempt or another lease has the run.
         """
         with self._database.transaction() as session:
-            known = _known_end(session, fence)
+            run = run_row(session, fence.run_id, lock=True)
+            known = _known_end(session, run, fence)
             if known is not None:
                 return known
-            run, _ = fenced(session, fence)
+            fenced(session, fence, run)
             _next_attempt(session, run, exit_, measurement)
             if demand_override is not None:
                 run.demand_override = dict(demand_override)
@@ -220,9 +221,10 @@ class Runs(RunReads):
             LeaseLost: Another attempt or another lease has the run.
         """
         with self._database.transaction() as session:
-            if _known_end(session, fence) is not None:
+            run = run_row(session, fence.run_id, lock=True)
+            if _known_end(session, run, fence) is not None:
                 return
-            run, _ = fenced(session, fence)
+            fenced(session, fence, run)
             if run.state is not RunState.WAITING:
                 _next_attempt(session, run, exit_, None)
             run.suspended_at = run.suspended_at or now(session)
@@ -249,7 +251,7 @@ class Runs(RunReads):
             run = run_row(session, fence.run_id, lock=True)
             if ended_before(session, run, fence):
                 return run.exit() or exit_
-            fenced(session, fence)
+            fenced(session, fence, run)
             _end(session, run, exit_, measurement)
             return exit_
 
@@ -321,9 +323,8 @@ class Runs(RunReads):
             return True
 
 
-def _known_end(session: Session, fence: Fence) -> Exit | None:
+def _known_end(session: Session, run: RunRow, fence: Fence) -> Exit | None:
     """How *fence*'s attempt ended, where it was requeued before or its run was ended."""
-    run = run_row(session, fence.run_id, lock=True)
     if ended_before(session, run, fence):
         return run.exit()
     if requeued_before(session, run, fence):
@@ -333,10 +334,10 @@ def _known_end(session: Session, fence: Fence) -> Exit | None:
 
 def _end(session: Session, run: RunRow, exit_: Exit, measurement: Measurement) -> None:
     """The run has ended so."""
-    note_end(session, run, exit_, measurement)
+    ended_at = note_end(session, run, exit_, measurement)
     end_warnings(session, run.run_id, run.attempt)
     move(run, RunState.ENDED)
-    run.ended_at = now(session)
+    run.ended_at = ended_at
     run.end(exit_)
     run.measurement, run.suspended_at = measurement, None
     run.reason, run.resource, run.expected_start_at = "", None, None

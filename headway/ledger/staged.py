@@ -12,7 +12,8 @@ from sqlmodel import col, select
 from headway.ledger.codec import record
 from headway.ledger.columns import insert_new, now
 from headway.ledger.database import Repository
-from headway.ledger.fences import stepping
+from headway.ledger.fences import may_step, step_lost
+from headway.ledger.run_rows import run_row
 from headway.ledger.tables import NodeRow, StagedRow, StagedUseRow, StagingRow
 from headway.model.lease import Fence
 from headway.model.staged import CacheUse, HeldSet, StagedSet, Staging
@@ -86,7 +87,9 @@ class Staged(Repository):
             LeaseLost: Another attempt or another lease has the run.
         """
         with self._database.transaction() as session:
-            stepping(session, fence)
+            run_row(session, fence.run_id, lock=True)
+            if not session.scalar(select(may_step(fence))):
+                raise step_lost(fence)
             row = StagingRow(run_id=fence.run_id, **asdict(staging))
             if insert_new(session, row):
                 return
