@@ -29,6 +29,7 @@ from headway.policy.demand import raised, within
 from headway.policy.headroom import empty_host_bytes
 from headway.policy.narrowing import refused_port
 from headway.policy.network import network_of
+from headway.policy.settings import PolicySettings
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
 
@@ -42,15 +43,6 @@ class LeaseTerms(TypedDict):
     ttl_s: float
     utilisation_limit: float
     predicted_high_s: float | None
-
-
-def lease_terms(site: Site, predicted_high_s: float | None) -> LeaseTerms:
-    """The terms of a run whose runtime's upper quantile is *predicted_high_s*; None if unknown."""
-    return LeaseTerms(
-        ttl_s=site.settings.lease_ttl_s,
-        utilisation_limit=site.policy_settings.utilisation_limit,
-        predicted_high_s=predicted_high_s,
-    )
 
 
 class Forecaster:
@@ -73,8 +65,13 @@ class Forecaster:
         return self._site.ledger.engines.pools()
 
     @cached_property
+    def line(self) -> PolicySettings:
+        """What the operator set for the queue."""
+        return self._site.policy_settings
+
+    @property
     def _shares(self) -> bool:
-        return self._site.policy_settings.share_past_runs
+        return self.line.share_past_runs
 
     @cached_property
     def _estimators(self) -> "Estimators":
@@ -160,7 +157,7 @@ class Forecaster:
             return Refuse("ports", *port)
         if demand.ports and self._site.policy_for(team).network is NetworkMode.NONE:
             return Refuse("ports", named, f"none: containers of team {team} have no network")
-        limits = self._site.policy_settings.team(team)
+        limits = self.line.team(team)
         return over_quota(demand, team, limits, count=count, user=user)
 
     def _refused_by_engine(self, job: TrainingJob, demand: Demand, pool: str) -> Refuse | None:
@@ -270,7 +267,7 @@ class Forecaster:
             gpu_guess_bytes=guess and guess.upper_bytes,
         )
         demand = within(raised(demand, override), spaces, job.nodes)
-        if not self._site.policy_settings.lend_host_memory:
+        if not self.line.lend_host_memory:
             demand = replace(demand, may_borrow=False)
         prediction = says.get(gpu_type, needs)
         said = replace(
@@ -322,6 +319,14 @@ class Forecaster:
         return self._usual[team].of(kind_of(job.document(), job.owner, job.team))
 
     # -- what it was granted ------------------------------------------------------------
+
+    def lease_terms(self, predicted_high_s: float | None) -> LeaseTerms:
+        """Of a run whose runtime's upper quantile is *predicted_high_s*; None if unknown."""
+        return LeaseTerms(
+            ttl_s=self._site.settings.lease_ttl_s,
+            utilisation_limit=self.line.utilisation_limit,
+            predicted_high_s=predicted_high_s,
+        )
 
     def gpu_type(self, lease: Lease) -> str:
         """Product name of the GPUs of *lease*; ``cpu`` without any, empty where they differ."""

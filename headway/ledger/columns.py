@@ -185,10 +185,27 @@ def insert_new(session: Session, row: SQLModel) -> bool:
     return session.connection().execute(values.returning(literal(1))).first() is not None
 
 
-def put(session: Session, table: type[SQLModel], key: Mapping[str, Any], **others: Any) -> None:
-    """Have a row of *key* with *others*, in the place of the one that may be there."""
-    row = insert(table).values(**key, **others)
-    session.connection().execute(row.on_conflict_do_update(index_elements=[*key], set_=others))
+def put(
+    session: Session,
+    table: type[SQLModel],
+    key: Mapping[str, Any],
+    where: ColumnElement[bool],
+    **others: Any,
+) -> bool:
+    """Have a row of *key* with *others*, in the place of the one that may be there.
+
+    Only if *where* holds, in the same statement; whether it did.
+    """
+    columns: Table = SQLModel.metadata.tables[str(table.__tablename__)]
+    row = {
+        name: given if isinstance(given, ColumnElement) else literal(given, columns.c[name].type)
+        for name, given in {**key, **others}.items()
+    }
+    new: Any = select(*row.values()).where(where)
+    into = insert(table).from_select([*row], new)
+    instead = {name: into.excluded[name] for name in others}
+    put_there = into.on_conflict_do_update(index_elements=[*key], set_=instead)
+    return session.connection().execute(put_there.returning(literal(1))).first() is not None
 
 
 def insert_all_new(session: Session, rows: Sequence[SQLModel]) -> None:

@@ -6,7 +6,7 @@ ledger in the transaction that writes, so that it can change nothing of the
 attempt that has taken its place.
 """
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -76,6 +76,14 @@ def may_step(fence: Fence) -> ColumnElement[bool]:
     if not fence.token:
         return ~select(LeaseRow.token).where(LIVE, *_of_attempt(fence)).exists()
     return _newest_token(fence).scalar_subquery() == fence.token
+
+
+def has_run(fence: Fence) -> ColumnElement[bool]:
+    """What `fenced` compares, as a part of a statement."""
+    own = col(RunRow.run_id) == fence.run_id, col(RunRow.attempt) == fence.attempt
+    goes_on = select(RunRow.run_id).where(*own, RunRow.state != RunState.ENDED).exists()
+    live = select(LeaseRow.token).where(LIVE, *_of_attempt(fence)).scalar_subquery()
+    return goes_on & (func.coalesce(live, "") == fence.token)
 
 
 def step_lost(fence: Fence) -> LeaseLost:

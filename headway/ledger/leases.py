@@ -227,12 +227,14 @@ class Leases(LeaseReads):
             rows = lock_nodes(session, [seen.node] if seen else [])  # before the run, as `admit`
             lease, measured = leased(session, fence), reading
             node, lease_id = node_record(rows[lease.node]).node, number(lease)
-            others = [it for it in live_leases(session, [lease.node]) if it.lease_id != lease_id]
-            own_lease = lease_from(session, lease)
+            all_here = {it.lease_id: it for it in live_leases(session, [lease.node])}
+            own_lease = all_here.pop(lease_id)
             if reading is not None:  # its own program may listen already
                 foreign = set(reading.busy_ports) - set(own_lease.ports.values())
                 reading = replace(reading, busy_ports=tuple(foreign))
-            headroom = compute_headroom(node, others, reading, utilisation_limit=utilisation_limit)
+            headroom = compute_headroom(
+                node, [*all_here.values()], reading, utilisation_limit=utilisation_limit
+            )
             held = {gpu.uuid for gpu in own_lease.gpus}
             # The GPUs it holds, which its prediction is about, if they will do.
             own = replace(headroom, gpus=[it for it in headroom.gpus if it.uuid in held])
@@ -249,9 +251,11 @@ class Leases(LeaseReads):
             lease.expires_at = max(lease.expires_at, moment + timedelta(seconds=ttl_s))
             if predicted_high_s is not None:
                 lease.predicted_end_at = _after(moment, predicted_high_s)
-            session.exec(delete(LeaseGpuRow).where(col(LeaseGpuRow.lease_id) == lease_id))
-            grant(session, lease, decision.gpus, {})
-            return lease_from(session, lease)
+            gpus = tuple(decision.gpus)
+            if set(gpus) != set(own_lease.gpus):
+                session.exec(delete(LeaseGpuRow).where(col(LeaseGpuRow.lease_id) == lease_id))
+                grant(session, lease, gpus, {})
+            return record(Lease, lease, gpus=gpus, ports=own_lease.ports)
 
     def grow(self, fence: Fence, host_bytes: int) -> int:
         """Promise a lease up to *host_bytes* of host memory, as far as its node has them.

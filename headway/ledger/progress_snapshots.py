@@ -9,7 +9,7 @@ from sqlmodel import col, select
 from headway.ledger.codec import record
 from headway.ledger.columns import db_now, put
 from headway.ledger.database import Repository
-from headway.ledger.fences import fenced
+from headway.ledger.fences import fenced, has_run
 from headway.ledger.observed_tables import ProgressSnapshotRow
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Fence
@@ -24,10 +24,13 @@ class ProgressSnapshots(Repository):
         Raises:
             LeaseLost: Another attempt or another lease has the run.
         """
+        said = {**asdict(standing), "at": db_now()}
+        key = {"run_id": said.pop("run_id")}
+        with self._database.one_statement() as session:
+            if put(session, ProgressSnapshotRow, key, has_run(fence), **said):
+                return
         with self._database.transaction() as session:
-            fenced(session, fence)
-            said = {**asdict(standing), "at": db_now()}
-            put(session, ProgressSnapshotRow, {"run_id": said.pop("run_id")}, **said)
+            fenced(session, fence)  # which says why
 
     def of(self, run_ids: Sequence[str]) -> dict[str, ProgressSnapshot]:
         """What was said last of each run, by its id; nothing of those not followed yet."""

@@ -8,7 +8,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from headway.ledger.columns import among, now
+from headway.ledger.columns import among, db_now
 from headway.ledger.database import Repository
 from headway.ledger.fences import fenced, leased
 from headway.ledger.observed_tables import ProgressRow, TraceRow
@@ -158,7 +158,7 @@ def _keep_trace(session: Session, trace: Trace) -> bool:
     if trace.run_id is not None and _is_known(session, trace.run_id):
         return False
     columns = {name: getattr(trace, name) for name in _TRACE_COLUMNS}
-    session.add(TraceRow(**columns, recorded_at=now(session), document=trace))
+    session.add(TraceRow(**columns | {"recorded_at": db_now()}, document=trace))
     return True
 
 

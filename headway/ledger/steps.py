@@ -3,13 +3,10 @@
 Each begin and each end is one statement, its fence included: a run has ten of them.
 """
 
-from typing import Any
-
 from sqlalchemy import literal, update
-from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, select
 
-from headway.ledger.columns import EnumWord, db_now
+from headway.ledger.columns import db_now, put
 from headway.ledger.database import Repository
 from headway.ledger.fences import may_step, step_lost
 from headway.ledger.tables import StepRow
@@ -26,20 +23,11 @@ class Steps(Repository):
         Raises:
             LeaseLost: Another attempt or another lease has the run.
         """
-        own = {"run_id": literal(fence.run_id), "attempt": literal(fence.attempt)}
-        row = own | {
-            "name": literal(name),
-            "state": literal(StepState.RUNNING, EnumWord(StepState)),
-            "started_at": db_now(),
-            "message": literal(""),
-        }
-        new: Any = select(*row.values()).where(may_step(fence))  # type: ignore[call-overload]
-        again = {"state": StepState.RUNNING, "started_at": db_now(), "ended_at": None}
-        begun = insert(StepRow).from_select([*row], new)
-        key = ("run_id", "attempt", "name")
-        self._write(
-            fence, begun.on_conflict_do_update(index_elements=key, set_=again | {"message": ""})
-        )
+        key = {"run_id": fence.run_id, "attempt": fence.attempt, "name": name}
+        begun = {"state": StepState.RUNNING, "started_at": db_now(), "ended_at": None}
+        with self._database.one_statement() as session:
+            if not put(session, StepRow, key, may_step(fence), **begun, message=""):
+                raise step_lost(fence)
 
     def ended(self, fence: Fence, name: str, state: StepState, message: str = "") -> None:
         """A step that was started has ended.
@@ -48,13 +36,10 @@ class Steps(Repository):
             LeaseLost: Another attempt or another lease has the run.
         """
         own = col(StepRow.run_id) == fence.run_id, col(StepRow.attempt) == fence.attempt
-        which = update(StepRow).where(*own, col(StepRow.name) == name, may_step(fence))
-        self._write(fence, which.values(state=state, message=message, ended_at=db_now()))
-
-    def _write(self, fence: Fence, statement: Any) -> None:
+        step = update(StepRow).where(*own, col(StepRow.name) == name, may_step(fence))
+        ended = step.values(state=state, message=message, ended_at=db_now())
         with self._database.one_statement() as session:
-            done = session.connection().execute(statement.returning(literal(1)))
-            if done.first() is None:
+            if session.connection().execute(ended.returning(literal(1))).first() is None:
                 raise step_lost(fence)
 
     def of_run(self, run_id: str) -> list[Step]:

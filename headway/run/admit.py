@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from headway.errors import ImpossibleDemand, LeaseLost
-from headway.forecast import Forecaster, lease_terms
+from headway.forecast import Forecaster
 from headway.ledger.records import RunRecord
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Prediction
@@ -29,7 +29,7 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
     said = forecast(attempt, record, forecaster, attempt.lease)
     if said != (record.prediction, record.demand):
         attempt.site.ledger.runs.predict(attempt.fence, *said)
-    prediction, demand = said
+    attempt.prediction, demand = said
     # A gang's parts are its leader's, which was asked.
     refusal = forecaster.refusal(
         demand,
@@ -41,16 +41,17 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
     )
     if refusal is not None:
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed)
-    terms = lease_terms(attempt.site, prediction.runtime_high_s)
+    terms = forecaster.lease_terms(attempt.prediction.runtime_high_s)
     answer = attempt.site.ledger.leases.resize(
         attempt.lease.fence, demand, reading=read_node(attempt.site), **terms
     )
     if isinstance(answer, Lease):
         attempt.lease = answer
         about = forecaster.gpu_type(answer)
-        if about not in ("", "cpu", prediction.gpu_type):  # it was given another GPU after all
-            newly, _ = forecast(attempt, attempt.record, forecaster, answer)
-            attempt.site.ledger.runs.predict(attempt.fence, newly, demand)
+        # It may have been given another GPU after all.
+        if about not in ("", "cpu", attempt.prediction.gpu_type):
+            attempt.prediction, _ = forecast(attempt, attempt.record, forecaster, answer)
+            attempt.site.ledger.runs.predict(attempt.fence, attempt.prediction, demand)
     return answer
 
 

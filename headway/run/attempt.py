@@ -26,6 +26,7 @@ from headway.errors import (
 )
 from headway.estimate.features import from_job
 from headway.estimate.iterations import iterations_of
+from headway.forecast import Forecaster
 from headway.model.address import upload_name
 from headway.model.container_policy import ContainerPolicy
 from headway.model.job_parts import Dataset, data_field
@@ -333,6 +334,7 @@ class Attempt(NodeAttempt):
         self, lease: Lease, upkeep: AttemptUpkeep, listener: Listener, hidden: Iterable[bytes]
     ) -> Followed:
         site, totals = self.site, totals_of(self.job.command, self.job.configuration)
+        forecaster = self.forecaster
         follower = Follower(
             runtime=site.runtime,
             clock=site.clock,
@@ -343,11 +345,11 @@ class Attempt(NodeAttempt):
             prediction=self.prediction,
             totals=totals._replace(epochs=self.job.training.epochs or totals.epochs),
             is_resumed=lease.attempt > 1,
-            usual_iterations=self._usual_iterations(lease),
+            usual_iterations=self._usual_iterations(lease, forecaster),
             progress_pattern=self.job.progress,
             max_runtime_s=self._time_left_s(),
             grace_s=self.job.stop_grace,
-            check_every_s=site.policy_settings.silent_after_s / CHECKS,
+            check_every_s=forecaster.line.silent_after_s / CHECKS,
             secrets=hidden,
             log_from=self._log_from,
             writes_in=self.written_folders,
@@ -367,9 +369,9 @@ class Attempt(NodeAttempt):
             no_more_memory=growth.refused,
         )
 
-    def _usual_iterations(self, lease: Lease) -> NormalDist | None:
+    def _usual_iterations(self, lease: Lease, forecaster: Forecaster) -> NormalDist | None:
         """The law of the logarithm of its iterations, by earlier runs of its recipe."""
-        nodes, forecaster = self.job.nodes, self.forecaster
+        nodes = self.job.nodes
         asked = from_job(
             self.job, gpus=len(lease.gpus) * nodes, nodes=nodes, dataset_bytes=self.dataset_bytes
         )

@@ -69,7 +69,7 @@ class NodeAttempt:
         """
         self.site = site
         self.run_id = run_id
-        record = self.record
+        record = self._as_taken_up = self.record
         job = job_from_document(record.job)
         # Where its claim was given back it is that of the smallest, and does not begin.
         self.size = (record.size or job.sizes[0]) if job.is_elastic else None
@@ -80,6 +80,8 @@ class NodeAttempt:
         self.job = own.belonging_to(record.owner, record.team)
         self.number = record.attempt
         self.override = record.demand_override or {}
+        self.prediction = record.prediction or Prediction()
+        """What was said before the start."""
         self.lease = self._take_up(record)
         self.datasets: dict[str, StagedDataset] = {}
         """Its data sets that are on this node, by their names in the job."""
@@ -123,11 +125,6 @@ class NodeAttempt:
     def record(self) -> RunRecord:
         """The run as the ledger has it now."""
         return self.site.ledger.runs.get(self.run_id)
-
-    @property
-    def prediction(self) -> Prediction:
-        """What was said before the start."""
-        return self.record.prediction or Prediction()
 
     @property
     def forecaster(self) -> Forecaster:
@@ -232,7 +229,7 @@ class NodeAttempt:
 
     def membership(self) -> Membership | None:
         """Which member of which array it is, or its gang; None for a run of its own."""
-        record = self.record
+        record = self._as_taken_up
         if record.gang_id is not None:
             record = self.site.ledger.runs.get(record.gang_id)
         if record.array_id is None or record.array_index is None:

@@ -89,11 +89,11 @@ def keep_new_files(site: Site, container: str) -> KeptFiles:
     settings = site.settings
     run_id = container.removeprefix("headway-").rpartition("-")[0]
     try:
-        record = site.ledger.runs.get(run_id)
         listed = list_outputs(settings.work_dir, container)
+        if listed is None:
+            return KeptFiles()
+        record = site.ledger.runs.get(run_id)
     except (RunUnknown, OSError):
-        return KeptFiles()
-    if listed is None:
         return KeptFiles()
     sent = _sent(site, record)
     if sent is None:

@@ -57,10 +57,12 @@ class MemoryGrowth:
 
     def _may_grow(self) -> bool:
         """Whether nobody has named what it may hold: neither its job, nor a quota of its team."""
-        record, settings = self._attempt.record, self._attempt.site.policy_settings
-        team = settings.team(record.team)
-        quotas = team.max_host_memory_bytes, team.user(record.owner).max_host_memory_bytes
-        return self._attempt.job.resources.host_memory == "auto" and quotas == (None, None)
+        job = self._attempt.job
+        if job.resources.host_memory != "auto":
+            return False
+        team = self._attempt.site.policy_settings.team(job.team)
+        quotas = team.max_host_memory_bytes, team.user(job.owner).max_host_memory_bytes
+        return quotas == (None, None)
 
     def _watch(self, ended: Event) -> None:
         site, name = self._attempt.site, self._attempt.container

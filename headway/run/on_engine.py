@@ -110,11 +110,11 @@ class EngineAttempt(NodeAttempt):
         exit_ = end_of(job)
         exit_ = replace(exit_, message="; ".join(filter(None, (exit_.message, kept))))
         measured = _measured(job, used or Used())
-        demand = self.demand
+        record, demand = self.record, self.demand
         learnt = lesson_of(self, exit_, measured, demand, None)
         gpu_type = self._gpu_type(pool)
-        if learnt is not None and gpu_type and self.record.state is RunState.RUNNING:
-            trace = trace_of(self, exit_, demand, learnt, gpu_type)
+        if learnt is not None and gpu_type and record.state is RunState.RUNNING:
+            trace = trace_of(self, exit_, demand, learnt, gpu_type, started_at=record.started_at)
             site.ledger.traces.learn(self.fence, trace)
         if (again := self._with_more_time(exit_, job, measured, pool)) is not None:
             return again
@@ -123,7 +123,7 @@ class EngineAttempt(NodeAttempt):
             host_peak_bytes=measured.host_peak_bytes,
             gpu_bytes=0,
             gpu_above_bytes=None,
-            spaces=self.forecaster.spaces(self.record.pool),
+            spaces=self.forecaster.spaces(record.pool),
             nodes=self.job.nodes,
         )
         return conclude_attempt(self, exit_, measured, had)

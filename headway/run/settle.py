@@ -39,7 +39,7 @@ def settle(attempt: NodeAttempt, followed: Followed, kept: str = "") -> tuple[Ex
         # Nothing of a run on GPUs of several types, which is as slow as the slowest: it has none.
         learnt = lesson_of(attempt, exit_, measured, demand, above_bytes)
         if gpu_type and learnt is not None:
-            trace = trace_of(attempt, exit_, demand, learnt, gpu_type)
+            trace = trace_of(attempt, exit_, demand, learnt, gpu_type, started_at=record.started_at)
             attempt.site.ledger.traces.learn(attempt.fence, trace)
     held = [grant.memory_bytes for grant in attempt.lease.gpus] if attempt.lease else []
     had = Had(

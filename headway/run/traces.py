@@ -1,6 +1,7 @@
 """What an attempt that has ended teaches: its trace."""
 
 from dataclasses import replace
+from datetime import datetime
 
 from headway.estimate.options import numbers_of
 from headway.model.lease import Basis, Demand
@@ -52,7 +53,13 @@ def lesson(
 
 
 def trace_of(
-    attempt: NodeAttempt, exit_: Exit, demand: Demand, learnt: Measurement, gpu_type: str
+    attempt: NodeAttempt,
+    exit_: Exit,
+    demand: Demand,
+    learnt: Measurement,
+    gpu_type: str,
+    *,
+    started_at: datetime | None,
 ) -> Trace:
     """The trace of an attempt; what it *learnt* has a runtime only where it ended well."""
     job, ledger = attempt.job, attempt.site.ledger
@@ -77,7 +84,7 @@ def trace_of(
         gpu_peak_bytes=learnt.gpu_peak_bytes,
         cpus=demand.cpus,
         exit=_exit_of(exit_),
-        started_at=attempt.record.started_at,
+        started_at=started_at,
         recipe=job.recipe(),
         team=attempt.job.team,
         owner=attempt.job.owner,

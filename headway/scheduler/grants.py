@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from headway.errors import LeaseLost
-from headway.forecast import lease_terms
+from headway.forecast import Forecaster
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.lease import Demand, Lease, Resource
@@ -47,7 +47,7 @@ def grant_starts(site: Site, term: Term, made: Plan, seen: PoolSnapshot, gates: 
     starts = [entry for entry in made.entries if isinstance(entry, Start)]
     if not starts:
         return Granted()
-    terms, ranges = lease_terms(site, None), site.port_ranges
+    terms, ranges = Forecaster(site).lease_terms(None), site.port_ranges
     records = site.ledger.runs.of([start.run_id for start in starts])
     for start in starts:
         run, node = start.run, start.admits[0].node  # of a gang, rank 0's

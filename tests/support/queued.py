@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlmodel import Session
 
-from headway.forecast import Forecaster, lease_terms
+from headway.forecast import Forecaster
 from headway.ledger import Ledger
 from headway.ledger.tables import RunRow
 from headway.model.job import TrainingJob
@@ -68,7 +68,7 @@ def claim(site: Site, run_id: str, job: TrainingJob) -> Lease | Wait:
         said=said[0] if said[0].sizes else None,
         reading=read_node(site),
         port_ranges=site.port_ranges,
-        **lease_terms(site, said[0].runtime_high_s),
+        **Forecaster(site).lease_terms(said[0].runtime_high_s),
     )
 
 
