@@ -39,6 +39,10 @@ class HeadwayError(Exception):
     """Root of the tree. `str(error)` is one readable line."""
 
     line: ClassVar[str] = ""
+    exit_status = 1
+    """Of the command line: 2 for what was asked for, 3 where somebody cannot be reached."""
+    http_status = 500
+    """Of the gateway's answer."""
 
     def __init_subclass__(cls) -> None:
         if "__annotations__" in vars(cls):
@@ -57,6 +61,8 @@ class HeadwayError(Exception):
 class InvalidInput(HeadwayError):
     """A field has a value that is not allowed."""
 
+    exit_status = 2
+    http_status = 422
     field: str
     """Dotted path of the field, such as ``resources.gpu_memory``."""
     value: object
@@ -81,6 +87,8 @@ class ImpossibleDemand(InvalidInput):
 class SiteUnreachable(HeadwayError):
     """The Prefect server at *url* does not answer."""
 
+    exit_status = 3
+    http_status = 503
     url: str
     cause: str
     line = (
@@ -131,6 +139,7 @@ class CertificateRefused(GatewayUnreachable):
 class NoCredentials(HeadwayError):
     """No token is known here for the gateway at *url*."""
 
+    exit_status = 3
     url: str
     line = (
         "no token is known here for the gateway at {url}, so nothing was asked; on the site's own "
@@ -146,12 +155,12 @@ class GatewayRefused(HeadwayError):
     said: str
     line = "{said}"
 
-    @property
-    def exit_status(self) -> int:
-        """Of the command line: 2 for what was asked for, 3 where somebody cannot be reached."""
+    def __post_init__(self) -> None:
+        """Who asks for something wrong is told so; 3 where what is behind it is away."""
         if self.status in (401, 502, 503, 504):
-            return 3
-        return 2 if 400 <= self.status < 429 else 1
+            self.exit_status = 3
+        elif 400 <= self.status < 429:
+            self.exit_status = 2
 
 
 def may_come_back(error: SiteUnreachable | GatewayRefused) -> bool:
@@ -162,6 +171,7 @@ def may_come_back(error: SiteUnreachable | GatewayRefused) -> bool:
 class TokenRefused(HeadwayError):
     """The gateway was shown no token, or one that lets nobody in."""
 
+    http_status = 401
     line = (
         "no valid token: none was shown, or it is unknown, has expired or was revoked. Show one as "
         "`Authorization: Bearer …`; an operator makes one with `headway user add`"
@@ -171,6 +181,7 @@ class TokenRefused(HeadwayError):
 class NotAllowed(HeadwayError):
     """Who asks is known, or need not be, and may not do this."""
 
+    http_status = 403
     why: str
     line = "not allowed: {why:plain400}"
 
@@ -201,6 +212,8 @@ class WaitTimedOut(HeadwayError):
 class EndUntold(HeadwayError):
     """A run has ended, and no worker has told Prefect so yet."""
 
+    exit_status = 2
+    http_status = 409
     run: str
     line = (
         "run {run:quoted} has ended, but no worker has told Prefect so yet, so it was not retried: "
@@ -211,6 +224,7 @@ class EndUntold(HeadwayError):
 class TooManyRequests(HeadwayError):
     """The same token, or the same address without one, asks too often."""
 
+    http_status = 429
     wait_s: float
     line = "too many requests: nothing was done; try again in {wait_s:duration}"
 
@@ -232,6 +246,7 @@ class NodeNameTaken(HeadwayError):
 class NodeSilent(HeadwayError):
     """Logs and outputs lie on *node*, which does not hand them out now."""
 
+    http_status = 503
     node: str
     cause: str
     line = (
@@ -255,6 +270,7 @@ class PeerFailed(HeadwayError):
 class PortClosed(HeadwayError):
     """A port of a run cannot be reached; None for whichever it would be given."""
 
+    http_status = 409
     run: str
     port: int | None
     cause: str
@@ -269,6 +285,7 @@ class PortClosed(HeadwayError):
 class ExecRefused(HeadwayError):
     """No command can be started beside the program of a run."""
 
+    http_status = 409
     run: str
     cause: str
     line = "no command can be started in run {run:plain}: {cause}"
@@ -277,6 +294,7 @@ class ExecRefused(HeadwayError):
 class OutputMissing(HeadwayError):
     """Of a run there is no *what*, or none any more."""
 
+    http_status = 404
     run_id: str
     what: str
     why: str
@@ -286,6 +304,7 @@ class OutputMissing(HeadwayError):
 class StoreFailed(HeadwayError):
     """The site's store at *url* did not take, or give, what it was asked for."""
 
+    http_status = 503
     url: str
     cause: str
 
@@ -308,6 +327,8 @@ class LedgerError(HeadwayError):
 class LedgerUnreachable(LedgerError):
     """The database does not answer or refuses to write; nothing was granted."""
 
+    exit_status = 3
+    http_status = 503
     url: str
     cause: str
     line = (
@@ -329,6 +350,7 @@ class LedgerRefused(LedgerError):
 class LedgerMissing(LedgerError):
     """There is no ledger where it is looked for, so nothing is known of the site."""
 
+    exit_status = 3
     url: str
     line = (
         "there is no ledger at {url}, so nothing is known of nodes and runs; start a site with "
@@ -384,6 +406,8 @@ class IllegalTransition(LedgerError):
 class RunUnknown(LedgerError):
     """No run has this id or name."""
 
+    exit_status = 2
+    http_status = 404
     run: str
     line = (
         "no run is called {run:quoted}; `headway runs` lists them, `headway show` the members of "

@@ -14,14 +14,8 @@ from headway.credentials import noted_gateway
 from headway.errors import GpuLost, HeadwayError, LedgerError, SiteRefused
 from headway.home import disk_of
 from headway.model.container_policy import UIDS_OF_TEAMS
-from headway.node.daemon import (
-    Daemon,
-    follower_daemon,
-    guard_daemon,
-    supervisor_daemon,
-    supervisor_note,
-    worker_daemon,
-)
+from headway.node import daemon as daemons
+from headway.node.daemon import Daemon
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
@@ -55,12 +49,12 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     if healthy:
         yield _try("auth string", lambda: _auth(server))
     yield _try("gateway", lambda: _gateway(site.settings))
-    yield _process("worker of this node", worker_daemon(site.settings), "not running")
+    yield _process("worker of this node", daemons.worker_daemon(site.settings), "not running")
     if ledger.ok:
         yield _try("scheduler", lambda: _scheduler(site))
         yield from _engines(site)
     gone = "not running: leases expire while their containers go on"
-    yield _process("guard of this node", guard_daemon(site.settings), gone)
+    yield _process("guard of this node", daemons.guard_daemon(site.settings), gone)
     yield _supervisor(site)
     if ledger.ok:
         yield _try("container runtime", lambda: _runtime(site))
@@ -102,7 +96,7 @@ def _engines(site: Site) -> Iterator[Finding]:
     if here:
         yield _try("Slurm", lambda: look_at(site, here))
         gone = "not running: nothing is handed in, and nobody hears of an end"
-        yield _process("follower of this node", follower_daemon(site.settings), gone)
+        yield _process("follower of this node", daemons.follower_daemon(site.settings), gone)
 
 
 def _process(what: str, daemon: Daemon, gone: str) -> Finding:
@@ -118,7 +112,10 @@ def _process(what: str, daemon: Daemon, gone: str) -> Finding:
 
 def _supervisor(site: Site) -> Finding:
     """What brings the others back, where `headway up` has started them."""
-    daemon, wanted = supervisor_daemon(site.settings), supervisor_note(site.settings).exists()
+    daemon, wanted = (
+        daemons.supervisor_daemon(site.settings),
+        daemons.supervisor_note(site.settings).exists(),
+    )
     if wanted or daemon.process() is not None:
         return _process("supervisor", daemon, "not running: nothing that dies is started again")
     why = "none: `headway up` starts one; systemd, where it keeps this site, does its work"

@@ -17,16 +17,7 @@ from headway.errors import LeaseLost, LedgerError, RuntimeFailure, SiteUnreachab
 from headway.ledger.records import RunRecord
 from headway.model.job_text import stop_grace_s
 from headway.model.run import CANCELLED_BY, GRANTED, Exit, ExitKind
-from headway.node.daemon import (
-    database_daemon,
-    follower_daemon,
-    fork_daemon,
-    gateway_daemon,
-    guard_daemon,
-    scheduler_daemon,
-    server_daemon,
-    worker_daemon,
-)
+from headway.node import daemon as daemons
 from headway.node.flowlock import LiveFlows
 from headway.node.janitor import Janitor
 from headway.node.mending import end_flow
@@ -96,17 +87,17 @@ def take_down(
     with only_one(settings):
         stop_supervisor(settings)  # it would bring back what stops
         stopped = []
-        leaders = scheduler_daemon(settings), follower_daemon(settings)
+        leaders = daemons.scheduler_daemon(settings), daemons.follower_daemon(settings)
         stopped += [each.name for each in leaders if each.stop(signal.SIGTERM, _LEAVE_S)]
-        if worked := worker_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
+        if worked := daemons.worker_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
             stopped.append("worker")
         requeued = _end_runs(site, say, then, worked=worked)
-        if fork_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
+        if daemons.fork_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
             stopped.append("fork server")
         _end_flows(site, LiveFlows(settings.state_dir, site.clock))
-        if gateway_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
+        if daemons.gateway_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
             stopped.append("gateway")
-        if server_daemon(settings).stop(signal.SIGTERM, 20.0):
+        if daemons.server_daemon(settings).stop(signal.SIGTERM, 20.0):
             stopped.append("server")
         alive = _alive_here(site)
         stopped += _stop_last(site, say, then, alive, elsewhere)
@@ -125,14 +116,15 @@ def _stop_last(
     if alive:
         if any(alive.values()):
             start_guard(settings, site.clock, say)  # where it had died: nobody else brings it back
-        if guard_daemon(settings).process() is not None:
+        if daemons.guard_daemon(settings).process() is not None:
             say(f"the guard stays for what goes on, {', '.join(alive)}; `headway up` takes it up")
-    elif guard_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
+    elif daemons.guard_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
         stopped.append("guard")
     needed = alive or (elsewhere and then is not AtDown.STOP)
-    if needed and settings.owns_database and database_daemon(settings).process() is not None:
+    database = daemons.database_daemon(settings)
+    if needed and settings.owns_database and database.process() is not None:
         say("the database stays for what goes on; another `headway down` behind it stops it")
-    elif database_daemon(settings).stop(signal.SIGINT, 60.0):  # last: the others write to it
+    elif database.stop(signal.SIGINT, 60.0):  # last: the others write to it
         stopped.append("database")
         if elsewhere:
             within = format_duration(GuardTimes(settings.lease_ttl_s).end_s)
@@ -159,7 +151,7 @@ def _under_way(site: Site) -> list[str]:
 def _elsewhere(site: Site) -> list[str]:
     """What runs on other nodes by the database that would stop here."""
     settings = site.settings
-    if not settings.owns_database or database_daemon(settings).process() is None:
+    if not settings.owns_database or daemons.database_daemon(settings).process() is None:
         return []
     try:
         nodes = {record.node.name for record in site.ledger.nodes.all()} - {settings.node}
@@ -251,7 +243,7 @@ def _see_them_end(site: Site, server: PrefectServer, flows: LiveFlows, limit_s: 
     at_most = f", at most {format_duration(limit_s)}," if limit_s < math.inf else ""
     with (
         waiting_for(f"what runs here to stop{at_most}"),
-        _logged_to(worker_daemon(site.settings).log),
+        _logged_to(daemons.worker_daemon(site.settings).log),
     ):
         while True:
             with suppress(RuntimeFailure):

@@ -4,17 +4,28 @@ Here the sides are read; `admin.inspection.invariants` compares them. What mends
 janitor of this node: one more of its rounds, in this process.
 """
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 
 from headway.admin.inspection.invariants import confirmed, look
-from headway.admin.lying import lying
 from headway.admin.round_here import round_here
+from headway.durable import UNFINISHED
 from headway.errors import RuntimeFailure, SiteUnreachable
 from headway.ledger.records import RunRecord
-from headway.model.inspection import Finding, Kind, SeenContainer, SeenNode, SeenState, Snapshot
+from headway.model.inspection import (
+    Finding,
+    Kind,
+    Lying,
+    Place,
+    SeenContainer,
+    SeenNode,
+    SeenState,
+    Snapshot,
+)
 from headway.model.prefect_view import PrefectView
 from headway.model.run import GRANTED
 from headway.node.daemon import worker_daemon
@@ -24,6 +35,7 @@ from headway.node.prune import is_run_id
 from headway.prefect.client import ListedRun, PrefectServer
 from headway.run.here import forget_checkpoint
 from headway.runtime.port import ContainerState
+from headway.runtime.run_groups import RunGroups
 from headway.scheduler.queue_janitor import QueueJanitor
 from headway.site import Site
 
@@ -156,3 +168,51 @@ def _starting(site: Site, runs: Iterable[RunRecord]) -> frozenset[str]:
         return frozenset(run.run_id for run in runs if run.state in GRANTED)
     claims = site.ledger.leases.unstarted(site.settings.node)
     return frozenset(lease.run_id for lease in claims)
+
+
+_UNFINISHED = (UNFINISHED, ".gone-")
+
+
+def lying(site: Site, unknown: list[str]) -> list[Lying]:
+    """Folders and control groups of this node; what could not be read goes to *unknown*."""
+    home = site.settings.home
+    found: list[Lying] = []
+    for parent, place in (
+        (home / "containers", None),
+        (site.settings.secrets_dir, Place.SECRETS),
+        (site.settings.work_dir, Place.WORK),
+        (site.settings.runs_dir, Place.RUN),
+        (site.settings.cache_dir / "sets", Place.DATA_SET),
+        (site.settings.cache_dir / "tmp", Place.PARTIAL),
+    ):
+        try:
+            found += _below(parent, place)
+        except OSError as error:
+            unknown.append(f"what lies in {parent}: {error.strerror}")
+    return [*found, *_groups(site)]
+
+
+def _below(parent: Path, place: Place | None) -> Iterator[Lying]:
+    """The folders in *parent*; where they have no *place*, those alone that are unfinished."""
+    try:
+        entries = sorted(os.scandir(parent), key=lambda each: each.name)
+    except FileNotFoundError:
+        return
+    for each in entries:
+        if not each.is_dir(follow_symlinks=False):
+            continue
+        try:
+            changed_at = datetime.fromtimestamp(each.stat(follow_symlinks=False).st_mtime, UTC)
+        except FileNotFoundError:  # it was removed just now
+            continue
+        if each.name.startswith(_UNFINISHED):
+            yield Lying(Place.UNFINISHED, f"{parent.name}/{each.name}", changed_at)
+        elif place is not None:
+            yield Lying(place, each.name, changed_at)
+        if place is Place.RUN and Path(each, "checkpoint").is_dir():
+            yield Lying(Place.CHECKPOINT, each.name, changed_at)
+
+
+def _groups(site: Site) -> list[Lying]:
+    """Control groups of this site's containers."""
+    return [Lying(Place.CGROUP, name, None) for name in sorted(RunGroups(site.site_id).left())]

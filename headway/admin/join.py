@@ -5,8 +5,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import NoReturn
 
-from headway.admin.connections import check_connection
-from headway.admin.environment import site_environment
+from headway.admin.environment import check_connection, site_environment
 from headway.admin.processes import start_guard, worker_command
 from headway.admin.register import make_pool, register
 from headway.admin.serving import become
@@ -14,8 +13,8 @@ from headway.clock import SystemClock
 from headway.credentials import note_gateway, noted_gateway
 from headway.durable import replace_file
 from headway.errors import InvalidInput, LedgerError, SiteRefused, SiteUnreachable
-from headway.gateway.announced import announced
-from headway.gateway.local_token import have_local_token
+from headway.gateway.certificate import announced
+from headway.gateway.tokens import have_local_token
 from headway.home import settle
 from headway.ledger import Ledger
 from headway.model.access import token_digest

@@ -8,7 +8,7 @@ import fcntl
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,16 +18,8 @@ from headway.admin.environment import site_environment
 from headway.clock import Clock
 from headway.credentials import noted_gateway
 from headway.errors import HeadwayError
-from headway.node.daemon import (
-    Daemon,
-    follower_daemon,
-    fork_daemon,
-    gateway_daemon,
-    guard_daemon,
-    scheduler_daemon,
-    server_daemon,
-    worker_daemon,
-)
+from headway.node import daemon as daemons
+from headway.node.daemon import Daemon
 from headway.node.forkstart import PRELOAD, PRELOAD_ENV, end_server, start_server
 from headway.pinning import reached_by_itself, trust
 from headway.prefect.auth import have_auth
@@ -38,6 +30,7 @@ from headway.units import format_duration
 from headway.waits import waiting_for
 
 log = logging.getLogger(__name__)
+Say = Callable[[str], None]
 
 _SERVER_START_S = 120.0
 _WORKER_START_S = 60.0
@@ -85,14 +78,14 @@ def only_one(settings: Settings) -> Iterator[None]:
         yield
 
 
-def start_prefect(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+def start_prefect(settings: Settings, clock: Clock, say: Say) -> bool:
     """Start the Prefect server unless it answers already; whether it was started.
 
     Raises:
         StartFailed: It ended, or does not answer within two minutes; or
             another program's server has the port.
     """
-    daemon = server_daemon(settings)
+    daemon = daemons.server_daemon(settings)
     with (
         daemon.starting(),
         PrefectServer(settings.api_url, auth=have_auth(settings), timeout_s=5.0) as server,
@@ -101,15 +94,10 @@ def start_prefect(settings: Settings, clock: Clock, say: Callable[[str], None]) 
             if server.accepts():
                 return False
             say("the Prefect server does not ask for this site's auth string: restarting it …")
-            worker_daemon(settings).stop(signal.SIGTERM, 10.0)  # it does not know it either
+            daemons.worker_daemon(settings).stop(signal.SIGTERM, 10.0)  # it does not know it either
             daemon.stop(signal.SIGTERM, 20.0)
         if daemon.process() is None and _port_is_taken(settings.host, settings.port):
-            raise StartFailed(
-                "the Prefect server",
-                daemon.log,
-                f"something else listens on {settings.host}:{settings.port}; "
-                "set HEADWAY_PORT to another port",
-            )
+            raise _taken(daemon, "the Prefect server", settings.host, settings.port, "HEADWAY_PORT")
         say(f"starting the Prefect server at {settings.api_url.removesuffix('/api')} …")
         if daemon.process() is None:
             daemon.start_python(server_command(settings), site_environment(settings))
@@ -128,7 +116,7 @@ def start_forks(settings: Settings) -> bool:
     Raises:
         HeadwayError: It did not start.
     """
-    daemon = fork_daemon(settings)
+    daemon = daemons.fork_daemon(settings)
     with daemon.starting():
         if daemon.runs(log.warning):
             return False
@@ -138,63 +126,60 @@ def start_forks(settings: Settings) -> bool:
     return True
 
 
-def start_guard(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+def start_guard(settings: Settings, clock: Clock, say: Say) -> bool:
     """Start this node's guard unless it runs; whether it was started."""
-    daemon = guard_daemon(settings)
-    with daemon.starting():
-        if daemon.runs(say):
-            return False
-        say(f"starting the guard of node {settings.node} …")
-        ready = settings.state_dir / "guard.ready"
-        ready.unlink(missing_ok=True)
-        daemon.start_python(["headway.node.guard"], site_environment(settings))
-        await_ready(daemon, "the guard", ready.exists, _WORKER_START_S, clock)
-    return True
+    what, module = f"the guard of node {settings.node}", ["headway.node.guard"]
+    daemon, env = daemons.guard_daemon(settings), site_environment(settings)
+    return _start(daemon, what, module, env, say, clock=clock)
 
 
-def start_worker(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+def start_worker(settings: Settings, clock: Clock, say: Say) -> bool:
     """Start this node's worker unless it runs; whether it was started."""
-    daemon = worker_daemon(settings)
-    with daemon.starting():
-        if daemon.runs(say):
-            return False
-        say(f"starting the worker of node {settings.node} in pool {settings.pool} …")
-        ready = settings.state_dir / "worker.ready"
-        ready.unlink(missing_ok=True)
-        env = site_environment(settings) | {VERSION_CHECK: str(settings.is_guest)}
-        daemon.start_python(worker_command(settings), env)
-        await_ready(daemon, "the worker", ready.exists, _WORKER_START_S, clock)
-    return True
+    what = f"the worker of node {settings.node} in pool {settings.pool}"
+    env = site_environment(settings) | {VERSION_CHECK: str(settings.is_guest)}
+    daemon, command = daemons.worker_daemon(settings), worker_command(settings)
+    return _start(daemon, what, command, env, say, clock=clock)
 
 
-def start_scheduler(settings: Settings, say: Callable[[str], None]) -> bool:
+def start_scheduler(settings: Settings, say: Say) -> bool:
     """Start a scheduler here unless one runs; whether it was started.
 
     It ends by itself where another node leads the pool.
     """
     what = f"the scheduler of pool {settings.pool}"
-    return _start(scheduler_daemon(settings), what, SCHEDULER, settings, say)
+    daemon, env = daemons.scheduler_daemon(settings), site_environment(settings)
+    return _start(daemon, what, SCHEDULER, env, say)
 
 
-def start_follower(settings: Settings, say: Callable[[str], None]) -> bool:
+def start_follower(settings: Settings, say: Say) -> bool:
     """Start what follows the jobs on engines unless it runs; whether it was started."""
     what = f"the follower of engines whose submit host is node {settings.node}"
-    return _start(follower_daemon(settings), what, FOLLOWER, settings, say)
+    daemon, env = daemons.follower_daemon(settings), site_environment(settings)
+    return _start(daemon, what, FOLLOWER, env, say)
 
 
 def _start(
     daemon: Daemon,
     what: str,
     module: Sequence[str],
-    settings: Settings,
-    say: Callable[[str], None],
+    env: Mapping[str, str],
+    say: Say,
+    *,
+    clock: Clock | None = None,
 ) -> bool:
-    """Have *module* be *daemon* unless that runs; whether it was started."""
+    """Have *module* be *daemon* unless that runs; whether it was started.
+
+    With a *clock* it is waited for until it has made the file that says that it is ready.
+    """
     with daemon.starting():
         if daemon.runs(say):
             return False
         say(f"starting {what} …")
-        daemon.start_python(module, site_environment(settings))
+        ready = daemon.state_dir / f"{daemon.name}.ready"
+        ready.unlink(missing_ok=True)
+        daemon.start_python(module, env)
+        if clock is not None:
+            await_ready(daemon, f"the {daemon.name}", ready.exists, _WORKER_START_S, clock)
     return True
 
 
@@ -204,23 +189,19 @@ def worker_command(settings: Settings) -> list[str]:
     return [*command, "--pool", settings.pool, "--name", settings.node]
 
 
-def start_gateway(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+def start_gateway(settings: Settings, clock: Clock, say: Say) -> bool:
     """Start this site's gateway unless it runs; whether it was started.
 
     Raises:
         StartFailed: It ended, or does not answer within a minute; or another program has the port.
     """
-    daemon = gateway_daemon(settings)
+    daemon = daemons.gateway_daemon(settings)
     with daemon.starting():
         if daemon.runs(say, hangs=gateway_hangs(settings)):
             return False
         host = reached_by_itself(settings.gateway_host)
         if _port_is_taken(host, settings.gateway_port):
-            cause = (
-                f"something else listens on {host}:{settings.gateway_port}; "
-                "set HEADWAY_GATEWAY_PORT to another port"
-            )
-            raise StartFailed("the gateway", daemon.log, cause)
+            raise _taken(daemon, "the gateway", host, settings.gateway_port, "HEADWAY_GATEWAY_PORT")
         say(f"starting the gateway on {settings.gateway_host}:{settings.gateway_port} …")
         settings.gateway_note.unlink(missing_ok=True)  # that of a gateway before this one
         daemon.start_python(GATEWAY, site_environment(settings))
@@ -232,41 +213,41 @@ def start_gateway(settings: Settings, clock: Clock, say: Callable[[str], None]) 
 
 def gateway_answers(settings: Settings) -> bool:
     """Whether the site's gateway answers where it is noted to be."""
-    place = noted_gateway(settings)
-    if place is None:
-        return False
-    try:
-        answer = httpx.get(
-            f"{place.url}/v1/health",
-            timeout=5.0,
-            trust_env=False,
-            verify=trust(place.url, place.certificate),
-        )
-    except httpx.TransportError:
-        return False
-    return answer.is_success
-
-
-def server_hangs(settings: Settings) -> bool:
-    """Whether the Prefect server is there and gives no answer."""
-    return _hangs(f"{settings.api_url}/health", None)
+    return _gateway_answers(settings) is True
 
 
 def gateway_hangs(settings: Settings) -> bool:
     """Whether the gateway is there and gives no answer."""
+    return _gateway_answers(settings) is None
+
+
+def server_hangs(settings: Settings) -> bool:
+    """Whether the Prefect server is there and gives no answer."""
+    return _answers(f"{settings.api_url}/health", None) is None
+
+
+def _gateway_answers(settings: Settings) -> bool | None:
     place = noted_gateway(settings)
-    return place is not None and _hangs(f"{place.url}/v1/health", place.certificate)
+    return place is not None and _answers(f"{place.url}/v1/health", place.certificate)
 
 
-def _hangs(url: str, certificate: str | None) -> bool:
-    """Whether what listens there answers nothing in time; what does not listen may be starting."""
+def _answers(url: str, certificate: str | None) -> bool | None:
+    """Whether what listens there answers well; None where it says nothing in time.
+
+    What does not listen may be starting.
+    """
+    known = trust(url, certificate)
     try:
-        httpx.get(url, timeout=_ANSWER_S, trust_env=False, verify=trust(url, certificate))
+        return httpx.get(url, timeout=_ANSWER_S, trust_env=False, verify=known).is_success
     except httpx.TimeoutException:
-        return True
+        return None
     except httpx.TransportError:
-        pass
-    return False
+        return False
+
+
+def _taken(daemon: Daemon, what: str, host: str, port: int, name: str) -> StartFailed:
+    cause = f"something else listens on {host}:{port}; set {name} to another port"
+    return StartFailed(what, daemon.log, cause)
 
 
 def _port_is_taken(host: str, port: int) -> bool:

@@ -3,13 +3,13 @@
 from collections.abc import Collection
 from contextlib import suppress
 
-from headway.admin.outbox import tell_end
 from headway.errors import RunUnknown, SiteUnreachable
 from headway.ledger.records import RunRecord
 from headway.model.prefect_view import PrefectView
+from headway.model.run import ExitKind
 from headway.node.janitor import Janitor
 from headway.node.mending import Mending, PrefectRun, same
-from headway.policy.reconcile import Action
+from headway.policy.reconcile import Action, end_seen
 from headway.prefect.client import PrefectServer
 from headway.site import Site
 
@@ -58,3 +58,12 @@ def _tell(site: Site, server: PrefectServer, mending: Mending) -> None:
         return
     if server.run(run.run_id).state_id == mending.prefect.state_id:
         tell_end(server, run)
+
+
+def tell_end(server: PrefectServer, run: RunRecord) -> None:
+    """Write the state that the ledger's end of *run* calls for; nothing for one that goes on."""
+    if run.exit is None:
+        return
+    name = "TimedOut" if run.exit.kind is ExitKind.TIMED_OUT else ""
+    state_type = end_seen(run.exit.kind).value.upper()
+    server.end(run.run_id, state_type, run.exit.message, name=name)

@@ -12,10 +12,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from headway.admin.connections import check_connections
-from headway.admin.environment import site_environment
+from headway.admin.environment import check_connections, site_environment
 from headway.admin.processes import SCHEDULER, server_command
-from headway.admin.standby import LOOK_AGAIN_S, Standby
+from headway.admin.supervisor import LOOK_AGAIN_S, Standby
 from headway.clock import Clock
 from headway.errors import InvalidInput
 from headway.prefect.auth import have_auth

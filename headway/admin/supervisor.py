@@ -9,48 +9,28 @@ A scheduler is started where nobody leads the node's pool.
 
 import json
 import logging
+import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from types import FrameType
 
+from headway.admin import processes
 from headway.admin.database.own import start_database
 from headway.admin.environment import site_environment
-from headway.admin.processes import (
-    StartFailed,
-    gateway_hangs,
-    server_hangs,
-    start_follower,
-    start_forks,
-    start_gateway,
-    start_guard,
-    start_prefect,
-    start_scheduler,
-    start_worker,
-)
-from headway.admin.standby import Standby
-from headway.clock import Clock, SystemClock
+from headway.admin.processes import StartFailed
+from headway.clock import Clock, NowAndThen, SystemClock
 from headway.durable import replace_file
 from headway.errors import HeadwayError
-from headway.ledger import hosting
-from headway.node.daemon import (
-    SILENT_S,
-    Daemon,
-    database_daemon,
-    follower_daemon,
-    fork_daemon,
-    gateway_daemon,
-    guard_daemon,
-    scheduler_daemon,
-    server_daemon,
-    supervisor_daemon,
-    supervisor_note,
-    worker_daemon,
-)
+from headway.ledger import Ledger, hosting
+from headway.node import daemon as daemons
+from headway.node.daemon import SILENT_S, Daemon
 from headway.policy.restart import Restarts
 from headway.scheduler.queue import LEADS_S
 from headway.settings import Settings, read_settings
+from headway.site import Site
 
 log = logging.getLogger(__name__)
 
@@ -63,21 +43,21 @@ _BEAT_EVERY_S = 5.0
 
 def start_supervisor(settings: Settings) -> bool:
     """Start it unless it runs; whether it was started."""
-    daemon = supervisor_daemon(settings)
+    daemon = daemons.supervisor_daemon(settings)
     with daemon.starting():
         if daemon.runs(log.warning):
             return False
         command = ["headway.admin.supervisor"]
-        replace_file(supervisor_note(settings), json.dumps(command))
+        replace_file(daemons.supervisor_note(settings), json.dumps(command))
         daemon.start_python(command, site_environment(settings))
     return True
 
 
 def stop_supervisor(settings: Settings) -> None:
     """Stop it, for good: nothing brings it back either."""
-    daemon = supervisor_daemon(settings)
+    daemon = daemons.supervisor_daemon(settings)
     with daemon.starting():  # a guard that is just bringing it back comes to its end first
-        supervisor_note(settings).unlink(missing_ok=True)
+        daemons.supervisor_note(settings).unlink(missing_ok=True)
     daemon.stop(signal.SIGTERM, 10.0)
 
 
@@ -96,42 +76,24 @@ class Kept:
 
 def kept(settings: Settings, clock: Clock) -> Iterator[Kept]:
     """The processes of this site."""
-
-    def say(line: str) -> None:
-        log.info("%s", line)
-
-    standby = Standby(settings, clock)
-    yield Kept(fork_daemon(settings), lambda: start_forks(settings))
-    yield Kept(guard_daemon(settings), lambda: start_guard(settings, clock, say))
-    yield Kept(worker_daemon(settings), lambda: start_worker(settings, clock, say))
-    yield Kept(
-        scheduler_daemon(settings),
-        lambda: start_scheduler(settings, say),
-        is_wanted=standby.is_due,
-        stopped_s=LEADS_S,
-    )
-    yield Kept(
-        follower_daemon(settings),
-        lambda: start_follower(settings, say),
-        is_wanted=standby.is_submit_host,
-    )
+    say, standby = partial(log.info, "%s"), Standby(settings, clock)
+    where = settings, clock, say
+    lead = partial(processes.start_scheduler, settings, say)
+    follow = partial(processes.start_follower, settings, say)
+    yield Kept(daemons.fork_daemon(settings), partial(processes.start_forks, settings))
+    yield Kept(daemons.guard_daemon(settings), partial(processes.start_guard, *where))
+    yield Kept(daemons.worker_daemon(settings), partial(processes.start_worker, *where))
+    is_due = standby.is_due
+    yield Kept(daemons.scheduler_daemon(settings), lead, is_wanted=is_due, stopped_s=LEADS_S)
+    yield Kept(daemons.follower_daemon(settings), follow, is_wanted=standby.is_submit_host)
     if not settings.is_guest:
-        yield Kept(
-            server_daemon(settings),
-            lambda: start_prefect(settings, clock, say),
-            lambda: server_hangs(settings),
-        )
-        yield Kept(
-            gateway_daemon(settings),
-            lambda: start_gateway(settings, clock, say),
-            lambda: gateway_hangs(settings),
-        )
+        serve, hangs = partial(processes.start_prefect, *where), processes.server_hangs
+        yield Kept(daemons.server_daemon(settings), serve, partial(hangs, settings))
+        opened, silent = partial(processes.start_gateway, *where), processes.gateway_hangs
+        yield Kept(daemons.gateway_daemon(settings), opened, partial(silent, settings))
     if settings.owns_database:
-        yield Kept(
-            database_daemon(settings),
-            lambda: start_database(settings, clock, say),
-            lambda: hosting.hangs(settings.database_url),
-        )
+        hung = partial(hosting.hangs, settings.database_url)
+        yield Kept(daemons.database_daemon(settings), partial(start_database, *where), hung)
 
 
 def keep(kept: Kept, clock: Clock, leave: threading.Event) -> None:
@@ -168,7 +130,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question
     settings, clock, leave = read_settings(), SystemClock(), threading.Event()
-    daemon = supervisor_daemon(settings)
+    daemon = daemons.supervisor_daemon(settings)
     daemon.claim()
 
     def end(_: int, __: FrameType | None) -> None:
@@ -185,3 +147,50 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+LOOK_AGAIN_S = 0.5
+_SUBMIT_HOST_EVERY_S = 3.0
+
+
+class Standby:
+    """Says when this node is to start a scheduler: nobody leads its pool."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        """For the node of *settings*."""
+        self._site = Site(settings, clock, Ledger.find)
+        self._next_s = -math.inf
+        self._submit_host = NowAndThen(clock, _SUBMIT_HOST_EVERY_S)
+
+    def is_due(self) -> bool:
+        """Whether it is. Nobody is asked before the term of who leads could be over."""
+        clock, settings = self._site.clock, self._site.settings
+        if clock.monotonic_s() < self._next_s:
+            return False
+        self._next_s = clock.monotonic_s() + LOOK_AGAIN_S
+        try:
+            if self._is_agent_alone:
+                self._next_s = math.inf
+                return False
+            leader = self._site.ledger.leaders.of(settings.pool)
+        except HeadwayError:  # nobody could lead now
+            return False
+        if leader is None or leader.node == settings.node:
+            return True
+        self._next_s += max(leader.left_s - LOOK_AGAIN_S, 0.0)
+        return leader.left_s <= 0
+
+    def is_submit_host(self) -> bool:
+        """Whether runs are handed to an engine from this node: it is to have a follower."""
+        if not self._submit_host.is_due():
+            return False
+        try:
+            pools = self._site.ledger.engines.pools().values()
+        except HeadwayError:
+            return False
+        return any(each.node == self._site.settings.node for each in pools)
+
+    @cached_property
+    def _is_agent_alone(self) -> bool:
+        """Whether this node has a login of its own, by which nobody leads."""
+        return self._site.ledger.node_logins.own() is not None

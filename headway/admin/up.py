@@ -7,23 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from headway.admin.connections import check_connections
-from headway.admin.database.choice import have_database
-from headway.admin.environment import prefect_command
-from headway.admin.processes import (
-    StartFailed,
-    only_one,
-    start_forks,
-    start_gateway,
-    start_guard,
-    start_prefect,
-    start_scheduler,
-    start_worker,
-)
+from headway.admin import processes
+from headway.admin.database.takeover import have_database
+from headway.admin.environment import check_connections, prefect_command
+from headway.admin.processes import StartFailed, only_one
 from headway.admin.register import register, write_profile
 from headway.admin.supervisor import start_supervisor
 from headway.credentials import noted_gateway
-from headway.gateway.local_token import have_local_token
+from headway.gateway.tokens import have_local_token
 from headway.home import ROOT_HOME, ballast_given_up, settle
 from headway.node.daemon import guard_daemon, supervisor_note, worker_daemon
 from headway.node.probing import probe_node
@@ -55,7 +46,7 @@ def _bring_up(site: Site, say: Say) -> dict[str, Any]:
     with only_one(settings):
         if not supervisor_note(settings).exists():  # one that stayed may be of an earlier version
             guard_daemon(settings).stop(signal.SIGTERM, 10.0)
-        start_forks(settings)  # it imports while the database starts
+        processes.start_forks(settings)  # it imports while the database starts
         database = have_database(settings, site.clock, say)
         site.make_ledger()
         if worker_daemon(settings).process() is None:
@@ -89,15 +80,15 @@ def _site(site: Site, say: Say) -> tuple[_Started, bool]:
     have_local_token(settings, site.ledger)
     have_auth(settings)  # the gateway tells it to the server
     with ThreadPoolExecutor() as beside:
-        gateway = beside.submit(start_gateway, settings, site.clock, say)
-        server = start_prefect(settings, site.clock, say)
+        gateway = beside.submit(processes.start_gateway, settings, site.clock, say)
+        server = processes.start_prefect(settings, site.clock, say)
         probe_node(site, say)
-        watched = beside.submit(start_guard, settings, site.clock, say)
+        watched = beside.submit(processes.start_guard, settings, site.clock, say)
         registered = register(settings, say)
         profile = beside.submit(write_profile, settings, say) if registered else None
-        scheduler = start_scheduler(settings, say)
+        scheduler = processes.start_scheduler(settings, say)
         guard = watched.result()  # no worker without it: nobody would renew the leases
-        worker = start_worker(settings, site.clock, say)
+        worker = processes.start_worker(settings, site.clock, say)
         if profile is not None:
             profile.result()
         opened = gateway.result()
@@ -114,9 +105,10 @@ def _node(site: Site, say: Say) -> tuple[_Started, bool]:
     """The same of a node of a site that is elsewhere."""
     settings = site.settings
     probe_node(site, say)
-    guard = start_guard(settings, site.clock, say)  # it renews what is alive, whoever is away
+    # It renews what is alive, whoever is away.
+    guard = processes.start_guard(settings, site.clock, say)
     with PrefectServer(settings.api_url, auth=site_auth(settings), timeout_s=5.0) as server:
         if not server.is_healthy():
             cause = f"no Prefect server answers at {settings.api_url}; bring its machine up first"
             raise StartFailed("the worker", worker_daemon(settings).log, cause)
-    return [("guard", guard), ("worker", start_worker(settings, site.clock, say))], False
+    return [("guard", guard), ("worker", processes.start_worker(settings, site.clock, say))], False

@@ -1,33 +1,29 @@
 """What commands say of arrays, and the command that shows their results."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from headway.cli.inputs import open_client
-from headway.cli.output import as_json, print_json, print_table, say
+from headway.cli.inputs import OUTPUT, open_client
+from headway.cli.output import Json, as_json, print_json, print_table, say
+from headway.errors import InvalidInput, RunUnknown
+from headway.model.array import Array, array_words, take_array
+from headway.model.document import Document
+from headway.model.job_text import JobText
+from headway.units import format_duration
+from headway.views.tables import array_counts, columns_of, end_text, results_csv
 
-if TYPE_CHECKING:
-    from headway.model.array import Array
-    from headway.model.job_text import JobText
 
-Json = dict[str, Any]
-
-
-def array_of(read: "JobText", words: tuple[str, ...], at_most: int | None) -> "Array | None":
+def array_of(read: JobText, words: tuple[str, ...], at_most: int | None) -> Array | None:
     """The array of a job file, or the one that the command line gives in its place.
 
     Raises:
         InvalidInput: Something is wrong with it.
     """
-    from dataclasses import replace
-
-    from headway.errors import InvalidInput
-    from headway.model.array import array_words, take_array
-    from headway.model.document import Document
-
     array = read.array
     if words:
         array = take_array(Document({"array": array_words(words)}))
@@ -38,17 +34,8 @@ def array_of(read: "JobText", words: tuple[str, ...], at_most: int | None) -> "A
     return replace(array, at_most=at_most)
 
 
-def first_member(job: Mapping[str, Any], array: "Array") -> Json:
-    """The job of the first member of *array*."""
-    from headway.model.array import member_job
-
-    return member_job(job, array.parameters(1))
-
-
 def if_array(ask: Callable[[str], Json], name: str) -> Json | None:
     """What *ask* says of the array called *name*; None where no array is meant."""
-    from headway.errors import RunUnknown
-
     try:
         return ask(name)
     except RunUnknown:
@@ -81,17 +68,8 @@ def told_retried(view: Mapping[str, Any]) -> str:
     return text
 
 
-def with_arrays(runs: Sequence[Json], arrays: Sequence[Json]) -> list[Json]:
-    """*runs* and *arrays* in one list, newest first."""
-    return sorted([*runs, *arrays], key=lambda view: str(view["submitted_at"]), reverse=True)
-
-
 def array_row(view: Mapping[str, Any]) -> list[str]:
     """An array as a line of `headway runs`."""
-    from datetime import datetime
-
-    from headway.views.array_table import array_counts, end_text
-
     done = (view["ended_well"] + view["failed"] + view["cancelled"]) / view["size"]
     at = datetime.fromisoformat(view["submitted_at"]).astimezone()
     return [
@@ -109,8 +87,6 @@ def array_row(view: Mapping[str, Any]) -> list[str]:
 
 def show_array(view: Mapping[str, Any]) -> None:
     """An array with its members, for people."""
-    from headway.views.array_table import array_counts, end_text
-
     most = f", at most {view['at_most']} at once" if view["at_most"] else ""
     say(f"{view['name']}  {view['state']}  {view['size']} members{most}")
     say(f"{array_counts(view)}{end_text(view)}")
@@ -120,9 +96,6 @@ def show_array(view: Mapping[str, Any]) -> None:
 
 def _table(view: Mapping[str, Any], *, with_metrics: bool) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of the members that have become runs."""
-    from headway.units import format_duration
-    from headway.views.array_table import columns_of
-
     rows = view["members"]
     parameters = columns_of(rows, "parameters")
     metrics = columns_of(rows, "metrics") if with_metrics else []
@@ -150,9 +123,7 @@ def _why(row: Mapping[str, Any]) -> str:
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--sort", metavar="METRIC", help="By this metric, the smallest first.")
 @click.option(
-    "--picture",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a PNG of a metric against each parameter into this file.",
+    "--picture", type=OUTPUT, help="Write a PNG of a metric against each parameter into this file."
 )
 @as_json
 def results(
@@ -164,33 +135,24 @@ def results(
     if sort is not None:
         view["members"] = _sorted(view["members"], sort)
     if picture is not None:
-        from headway.views.array_chart import draw_results
+        from headway.views.charts import draw_results
 
         picture.write_bytes(draw_results(view["members"], sort))
     if machine:
         print_json(view)
     elif as_csv:
-        from headway.views.array_table import results_csv
-
         click.echo(results_csv(view["members"]), nl=False)
     elif not view["members"]:
         say(f"no member of {view['name']} has begun yet: {view['waiting']} wait")
     else:
         print_table(*_table(view, with_metrics=True))
         if view["waiting"] or view["running"]:
-            from headway.views.array_table import array_counts
-
             say(f"not all yet: {array_counts(view)}")
 
 
 def _sorted(rows: Sequence[Json], metric: str) -> list[Json]:
-    from headway.errors import InvalidInput
-    from headway.views.array_table import columns_of
 
     known = columns_of(rows, "metrics")
     if metric not in known:
         raise InvalidInput("--sort", metric, f"give one of {', '.join(known) or 'none so far'}")
     return sorted(rows, key=lambda row: row["metrics"].get(metric, float("inf")))
-
-
-COMMANDS = (results,)

@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from headway.cli.inputs import open_client
+from headway.errors import HeadwayError
 
 _MOST_RUNS = 200
 _SHELLS = ("bash", "zsh", "fish")
@@ -27,8 +28,6 @@ class _KnownName(click.ParamType[str]):
         incomplete: str,
     ) -> list[CompletionItem]:
         """The known names that begin so; none where no gateway answers."""
-        from headway.errors import HeadwayError
-
         with suppress(HeadwayError, OSError):
             known = dict.fromkeys(self.known())
             return [
@@ -85,6 +84,3 @@ def completion(shell: str) -> None:
         raise click.UsageError(f"click knows no completion for {shell}")
     root = click.get_current_context().find_root().command
     click.echo(found(root, {}, "headway", _VARIABLE).source())
-
-
-COMMANDS = (completion,)

@@ -1,12 +1,21 @@
 """Commands about the data that members bring: put, ls, rm."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from headway.cli.inputs import open_client
-from headway.cli.output import as_json, print_json, print_table, say
+from headway.cli.output import (
+    Columns,
+    Json,
+    as_json,
+    print_json,
+    print_rows,
+    progress_bar,
+    say,
+    told_by,
+)
+from headway.units import format_size
 
 
 @click.group()
@@ -23,20 +32,10 @@ def put(*, path: Path, name: str | None, machine: bool) -> None:
 
     Jobs of your team read it as `dataset: {uri: headway://NAME}`.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import DownloadColumn, TimeRemainingColumn
 
-    from headway.units import format_size
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    console = Console(stderr=True)
-    hidden = machine or not console.is_terminal
-    with (
-        open_client() as client,
-        Progress(
-            *columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden
-        ) as bar,
-    ):
+    columns = DownloadColumn(), TimeRemainingColumn()
+    with open_client() as client, progress_bar(*columns, hidden=machine) as bar:
         task = bar.add_task("reading", total=None)
 
         def told(what: str, done_bytes: int, of_bytes: int) -> None:
@@ -51,51 +50,44 @@ def put(*, path: Path, name: str | None, machine: bool) -> None:
     say(f"dataset: {{uri: {kept['uri']}}}")
 
 
-@data.command("ls")
-@as_json
-def list_(*, machine: bool) -> None:
-    """What members of your team have put, and when a run was last handed in with it."""
-    from headway.units import format_size
-
-    with open_client() as client:
-        found = client.data()
-    if machine:
-        print_json(found)
-        return
-    if not found:
+def _tell(found: list[Json]) -> None:
+    if found:
+        print_rows(_COLUMNS, found)
+    else:
         say("nobody of your team has put any: `headway data put PATH`")
-        return
-    columns = ["address", "size", "files", "by", "put", "last used"]
-    rows = [
-        [
-            each["uri"],
-            format_size(each["size_bytes"]),
-            str(each["files"]),
-            each["owner"],
-            _day(each, "put_at"),
-            _day(each, "used_at"),
-        ]
-        for each in found
-    ]
-    print_table(columns, rows)
 
 
-@data.command()
-@click.argument("names", metavar="NAME…", nargs=-1, required=True)
-@as_json
-def rm(*, names: tuple[str, ...], machine: bool) -> None:
-    """Remove data sets of yours that no run needs which waits or runs."""
+@data.command("ls")
+@told_by(_tell)
+def list_() -> list[Json]:
+    """What members of your team have put, and when a run was last handed in with it."""
     with open_client() as client:
-        gone = [client.remove_data(name.removeprefix("headway://")) for name in names]
-    if machine:
-        print_json(gone)
-        return
+        return client.data()
+
+
+def _tell_removed(gone: list[Json]) -> None:
     for each in gone:
         say(f"{each['name']} was removed")
 
 
-def _day(view: dict[str, Any], field: str) -> str:
-    return str(view[field])[:16].replace("T", " ")
+@data.command()
+@click.argument("names", metavar="NAME…", nargs=-1, required=True)
+@told_by(_tell_removed)
+def rm(names: tuple[str, ...]) -> list[Json]:
+    """Remove data sets of yours that no run needs which waits or runs."""
+    with open_client() as client:
+        return [client.remove_data(name.removeprefix("headway://")) for name in names]
 
 
-COMMANDS = (data,)
+def _minute(moment: str) -> str:
+    return moment[:16].replace("T", " ")
+
+
+_COLUMNS: Columns = {
+    "address": "uri",
+    "size": lambda each: format_size(each["size_bytes"]),
+    "files": "files",
+    "by": "owner",
+    "put": lambda each: _minute(each["put_at"]),
+    "last used": lambda each: _minute(each["used_at"]),
+}

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import click
 
-from headway.cli.inputs import this_site
+from headway.admin.database import backup as backups
+from headway.admin.database.own import become_database
+from headway.cli.inputs import OUTPUT, this_site
 from headway.cli.output import say
 
 
@@ -16,20 +18,16 @@ def database() -> None:
 @database.command()
 def serve() -> None:
     """Be the site's own PostgreSQL in the foreground, for systemd; made where there is none."""
-    from headway.admin.database.own import become_database
-
     site = this_site()
     become_database(site.settings, site.clock, say)
 
 
 @click.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=OUTPUT)
 def backup(file: Path) -> None:
     """Write all that the site's databases hold to FILE: ledger and Prefect's own."""
-    from headway.admin.database.backup import back_up
-
     site = this_site()
-    back_up(site.settings, site.clock, file)
+    backups.back_up(site.settings, site.clock, file)
     say(f"written: {file}; keep it safe, it holds the site's Secret blocks and their key")
 
 
@@ -38,11 +36,6 @@ def backup(file: Path) -> None:
 @click.option("--replace", is_flag=True, help="Let what the site holds now go.")
 def restore(file: Path, *, replace: bool) -> None:
     """Let the site hold what `headway backup` wrote to FILE; the site must be down."""
-    from headway.admin.database.backup import restore as restore_site
-
     site = this_site()
-    restore_site(site.settings, site.clock, file, replace=replace, say=say)
+    backups.restore(site.settings, site.clock, file, replace=replace, say=say)
     say("restored; `headway up` starts the site")
-
-
-COMMANDS = (database, backup, restore)

@@ -1,18 +1,16 @@
 """`headway doctor`: what is wrong with the site, and with `--invariants` with what it keeps."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
 
 import click
 
+from headway.admin import doctor as checks
+from headway.admin import invariants as keeping
 from headway.cli.inputs import open_server, this_site
-from headway.cli.output import as_json, print_json, print_table, say
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from headway.admin.invariants import Examination
-    from headway.model.inspection import Finding
+from headway.cli.output import Json, as_json, print_json, print_table, say
+from headway.model.inspection import Finding
+from headway.views.fields import fields
 
 
 @click.command()
@@ -35,31 +33,25 @@ def doctor(*, invariants: bool, fix: bool, machine: bool) -> None:
 
 
 def _look(*, machine: bool) -> int:
-    from headway.admin.doctor import examine
-
     site = this_site()
     with open_server(site) as server:
-        findings = examine(site, server)
+        findings = [each._asdict() for each in checks.examine(site, server)]
     if machine:
-        print_json([finding._asdict() for finding in findings])
+        print_json(findings)
     else:
-        print_table(
-            ["", "what", "found"],
-            [["ok" if f.ok else "!!", f.what, f.found] for f in findings],
-        )
-    return int(not all(finding.ok for finding in findings))
+        marked = [["ok" if each["ok"] else "!!", each["what"], each["found"]] for each in findings]
+        print_table(["", "what", "found"], marked)
+    return int(not all(each["ok"] for each in findings))
 
 
 def _compare(*, fix: bool, machine: bool) -> int:
-    from headway.admin.invariants import examine, mend, mended
-
     site = this_site()
     with open_server(site) as server:
-        found = examine(site, server)
+        found = keeping.examine(site, server)
         gone: list[Finding] = []
         if fix and found.broken:
-            before, found = found, mend(site, server, found)
-            gone = mended(before, found)
+            before, found = found, keeping.mend(site, server, found)
+            gone = keeping.mended(before, found)
     if machine:
         print_json(_document(found, gone))
     else:
@@ -67,7 +59,7 @@ def _compare(*, fix: bool, machine: bool) -> int:
     return int(bool(found.broken or found.unknown))
 
 
-def _document(found: "Examination", gone: "list[Finding]") -> dict[str, Any]:
+def _document(found: keeping.Examination, gone: list[Finding]) -> Json:
     return {
         "broken": _listed(found.broken),
         "under_way": _listed(each for each in found.findings if each.under_way),
@@ -77,13 +69,11 @@ def _document(found: "Examination", gone: "list[Finding]") -> dict[str, Any]:
     }
 
 
-def _listed(findings: "Iterable[Finding]") -> list[dict[str, Any]]:
-    from headway.views.fields import fields
-
+def _listed(findings: Iterable[Finding]) -> list[Json]:
     return [fields(each, "kind", "subject", "what", "since", "mends") for each in findings]
 
 
-def _print(found: "Examination", gone: "list[Finding]") -> None:
+def _print(found: keeping.Examination, gone: list[Finding]) -> None:
     rows = [["mended", each.what, ""] for each in gone]
     rows += [["!!", each.what, each.mends] for each in found.broken]
     rows += [["under way", each.what, each.mends] for each in found.findings if each.under_way]
@@ -96,6 +86,3 @@ def _print(found: "Examination", gone: "list[Finding]") -> None:
         say("the worker of this node does not run, so its janitor mends nothing: run `headway up`")
     if found.elsewhere:
         say(f"not looked at: containers and disks of {', '.join(found.elsewhere)}; ask there")
-
-
-COMMANDS = (doctor,)

@@ -1,14 +1,15 @@
 """Commands about schedulers of others below the site: engine add, engine list."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import asdict
 
 import click
 
+from headway.admin.engines import add_engine
 from headway.cli.inputs import this_site
 from headway.cli.output import as_json, print_json, print_table, say
-
-if TYPE_CHECKING:
-    from headway.model.engine import EnginePool
+from headway.model.engine import EnginePool
+from headway.units import format_duration
 
 
 @click.group()
@@ -25,15 +26,11 @@ def add(kind: str, machine: bool) -> None:
     Type it on the submit host, which is a node of the site. Its home (HEADWAY_HOME) has to be on a
     folder that the cluster's nodes share.
     """
-    from dataclasses import asdict
-
-    from headway.admin.engines import add_engine
-
     found, names = add_engine(this_site(), (lambda _: None) if machine else say)
     if machine:
         print_json(asdict(found) | {"engine": kind, "work_pools": names})
         return
-    _print([(names[pool.name], pool) for pool in found.pools])
+    _print((names[pool.name], pool) for pool in found.pools)
     for lack in found.lacks:
         say(f"Slurm {found.version}: {lack}")
     default = next((names[pool.name] for pool in found.pools if pool.is_default), "NAME")
@@ -44,18 +41,14 @@ def add(kind: str, machine: bool) -> None:
 @as_json
 def list_(machine: bool) -> None:
     """Work pools whose runs an engine starts, as the site knows them."""
-    from dataclasses import asdict
-
     pools = this_site().ledger.engines.pools().values()
     if machine:
         print_json([asdict(each) | {"read_at": each.read_at.isoformat()} for each in pools])
     else:
-        _print([(each.pool, each.has) for each in pools])
+        _print((each.pool, each.has) for each in pools)
 
 
-def _print(pools: "list[tuple[str, EnginePool]]") -> None:
-    from headway.units import format_duration
-
+def _print(pools: Iterable[tuple[str, EnginePool]]) -> None:
     rows = []
     for name, pool in pools:
         gpus = sorted({f"{kind.count} {kind.type}".strip() for n in pool.nodes for kind in n.gpus})
@@ -65,6 +58,3 @@ def _print(pools: "list[tuple[str, EnginePool]]") -> None:
         rows.append([name, partition, state, str(len(pool.nodes)), ", ".join(gpus) or "–", limit])
     columns = ["work pool", "partition", "state", "nodes", "GPUs of a node", "time limit"]
     print_table(columns, rows)
-
-
-COMMANDS = (engine,)

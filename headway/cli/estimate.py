@@ -3,39 +3,37 @@
 import io
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import BinaryIO
 
 import click
 
 from headway.cli.inputs import (
     A_FILE,
+    DURATION,
+    OUTPUT,
     FiniteRange,
     name_of,
     open_client,
+    overrides,
     read_job_file,
     read_traces,
     this_site,
     with_places,
 )
-from headway.cli.output import as_json, print_json, print_table, say
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from headway.estimate.trace_files import ImportedTraces
+from headway.cli.output import Columns, Json, as_json, print_json, print_rows, say
+from headway.units import format_duration, format_size
 
 _LATER = (
     "estimates change after the next refit, each night; or now: "
     "prefect deployment run retrain-estimators/nightly"
 )
-OUTPUT = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("job_file", type=A_FILE)
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
+@overrides
 @click.option("--budget", type=FiniteRange(min=0), help="Most it may cost.")
-@click.option("--deadline", metavar="DURATION", help="Must end within, such as 8h.")
+@click.option("--deadline", "deadline_s", type=DURATION, help="Must end within, such as 8h.")
 @click.option("--cheapest", "prefer", flag_value="cheapest", help="Choose by cost.")
 @click.option("--fastest", "prefer", flag_value="fastest", default=True, help="Choose by time.")
 @click.option("--plot", type=OUTPUT, help="Write cost against time as PNG.")
@@ -45,14 +43,13 @@ def estimate(
     job_file: BinaryIO,
     overrides: tuple[str, ...],
     budget: float | None,
-    deadline: str | None,
+    deadline_s: float | None,
     prefer: str,
     plot: Path | None,
     machine: bool,
 ) -> None:
     """Say what a job would take, cost and need on each kind of node, and choose."""
     read = read_job_file(job_file, overrides)
-    deadline_s = _seconds(deadline)
     with open_client() as client, with_places(read):
         found = client.estimate(
             read.job.document(), budget=budget, deadline_s=deadline_s, prefer=prefer
@@ -67,13 +64,7 @@ def estimate(
     if not found:
         click.echo("no node of the site that takes runs could hold this job; see `headway nodes`")
         return
-    print_table(
-        [
-            *("", "on", "gpus", "runtime", "80 % interval", "speed-up", "efficiency", "wait"),
-            *("cost", "host", "each gpu", "basis"),
-        ],
-        [_option_row(option) for option in found],
-    )
+    print_rows(_COLUMNS, found)
     click.echo(
         "→ chosen   * no other is both as fast and as cheap   "
         "! over budget or deadline, or out of the job's range"
@@ -103,40 +94,37 @@ def import_(file: BinaryIO, source: str, machine: bool) -> None:
         site = this_site()
         site.make_ledger()  # traces may be there before the site is started
         kept = site.ledger.traces.add(got.traces)
-    known = len(got.traces) - kept
-    later = [_LATER] if kept else []
+    done = {
+        "imported": kept,
+        "already_known": len(got.traces) - kept,
+        "left_out": [str(problem) for problem in got.problems],
+        "metrics": got.metrics,
+        "dropped_columns": got.dropped,
+        "notices": [*got.notices, *([_LATER] if kept else [])],
+    }
     if machine:
-        print_json(
-            {
-                "imported": kept,
-                "already_known": known,
-                "left_out": [str(problem) for problem in got.problems],
-                "metrics": got.metrics,
-                "dropped_columns": got.dropped,
-                "notices": [*got.notices, *later],
-            }
-        )
-        sys.exit(_status(got))
-    for problem in got.problems[:50]:
-        say(str(problem), err=True)
-    if len(got.problems) > 50:
-        click.echo(f"… and {len(got.problems) - 50} more", err=True)
+        print_json(done)
+    else:
+        _tell_imported(done, Path(name_of(file)).name)
+    sys.exit(0 if got.traces else 2)  # bad input where there is no good row in it
+
+
+def _tell_imported(done: Json, file: str) -> None:
+    problems = done["left_out"]
+    for problem in problems[:50]:
+        say(problem, err=True)
+    if len(problems) > 50:
+        click.echo(f"… and {len(problems) - 50} more", err=True)
     say(
-        f"{kept} traces imported from {Path(name_of(file)).name}, {known} known already, "
-        f"{len(got.problems)} rows left out"
+        f"{done['imported']} traces imported from {file}, {done['already_known']} known already, "
+        f"{len(problems)} rows left out"
     )
-    if got.metrics:
-        say(f"kept as metrics: {', '.join(got.metrics)}")
-    if got.dropped:
-        say(f"not numbers, not kept: {', '.join(got.dropped)}")
-    for notice in [*got.notices, *later]:
+    if done["metrics"]:
+        say(f"kept as metrics: {', '.join(done['metrics'])}")
+    if done["dropped_columns"]:
+        say(f"not numbers, not kept: {', '.join(done['dropped_columns'])}")
+    for notice in done["notices"]:
         say(notice)
-    sys.exit(_status(got))
-
-
-def _status(got: "ImportedTraces") -> int:
-    """Exit status: bad input where there is no good row in it."""
-    return 0 if got.traces else 2
 
 
 @traces.command("export")
@@ -157,44 +145,48 @@ def export(source: str | None, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
 
 
-def _seconds(text: str | None) -> float | None:
-    from headway.errors import InvalidInput
-    from headway.units import parse_duration
-
-    if text is None:
-        return None
-    try:
-        return parse_duration(text)
-    except ValueError:
-        raise InvalidInput("--deadline", text, "give a duration such as 8h") from None
+def _lasts(option: Json) -> str:
+    return "unknown" if option["runtime_s"] is None else format_duration(option["runtime_s"])
 
 
-def _option_row(option: "Mapping[str, Any]") -> list[str]:
-    from headway.units import format_duration, format_size
-
-    mark = "→" if option["chosen"] else "*" if option["pareto"] else "" if option["within"] else "!"
-    count, where = option["node_count"], option["gpu_type"]
+def _interval(option: Json) -> str:
     if option["runtime_s"] is None:
-        times = ["unknown", ""]
-    else:
-        low, high = (format_duration(option[f"runtime_{end}_s"] or 0) for end in ("low", "high"))
-        times = [format_duration(option["runtime_s"]), f"{low} – {high}"]
+        return ""
+    return " – ".join(format_duration(option[f"runtime_{end}_s"] or 0) for end in ("low", "high"))
+
+
+def _each_gpu(option: Json) -> str:
+    if option["whole_gpus"]:
+        return "whole"
     gpu = format_size(option["gpu_memory_bytes"]) if option["gpus"] else ""
-    if option["gpu_memory_interval_bytes"]:
-        gpu += f" ({' – '.join(map(format_size, option['gpu_memory_interval_bytes']))} likely)"
-    return [
-        mark,
-        f"{count} × {where}" if count > 1 else where,
-        str(option["gpus"]),
-        *times,
-        f"{option['speed_up']:.2f} ×" if option["speed_up"] and option["gpus"] > 1 else "",
-        f"{option['efficiency_frac']:.0%}" if option["speed_up"] and option["gpus"] > 1 else "",
-        "unknown" if option["wait_s"] is None else format_duration(option["wait_s"]),
-        "" if option["cost"] is None else f"{option['cost']:.2f}",
-        format_size(option["host_memory_bytes"]),
-        "whole" if option["whole_gpus"] else gpu,
-        option["basis"],
-    ]
+    likely = option["gpu_memory_interval_bytes"]
+    return gpu + (f" ({' – '.join(map(format_size, likely))} likely)" if likely else "")
 
 
-COMMANDS = (estimate, traces)
+def _where(option: Json) -> str:
+    count, where = option["node_count"], option["gpu_type"]
+    return f"{count} × {where}" if count > 1 else str(where)
+
+
+def _mark(option: Json) -> str:
+    return "→" if option["chosen"] else "*" if option["pareto"] else "" if option["within"] else "!"
+
+
+def _scales(option: Json) -> bool:
+    return bool(option["speed_up"]) and option["gpus"] > 1
+
+
+_COLUMNS: Columns = {
+    "": _mark,
+    "on": _where,
+    "gpus": "gpus",
+    "runtime": _lasts,
+    "80 % interval": _interval,
+    "speed-up": lambda each: f"{each['speed_up']:.2f} ×" if _scales(each) else "",
+    "efficiency": lambda each: f"{each['efficiency_frac']:.0%}" if _scales(each) else "",
+    "wait": lambda each: "unknown" if each["wait_s"] is None else format_duration(each["wait_s"]),
+    "cost": lambda each: None if each["cost"] is None else f"{each['cost']:.2f}",
+    "host": lambda each: format_size(each["host_memory_bytes"]),
+    "each gpu": _each_gpu,
+    "basis": "basis",
+}

@@ -1,15 +1,19 @@
 """The command `estimators`: how good what predicts is, and which versions of it there are."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
 from headway.cli.inputs import A_FILE, name_of, open_client, read_traces, this_site
-from headway.cli.output import as_json, print_json, print_table, say
-
-if TYPE_CHECKING:
-    from headway.model.trace import Trace
+from headway.cli.output import Json, as_json, print_json, print_table, say, told_by
+from headway.clock import SystemClock
+from headway.errors import InvalidInput
+from headway.estimate import store
+from headway.estimate.kinds import TOURNAMENT
+from headway.model.trace import Trace
+from headway.views.figures import told
 
 
 @click.group(invoke_without_command=True)
@@ -51,10 +55,8 @@ def estimators(context: click.Context, machine: bool) -> None:
     _show(worst.drop(columns="run_id").to_dict("records"))
 
 
-def _show(rows: "list[dict[Any, Any]]") -> None:
+def _show(rows: list[dict[Any, Any]]) -> None:
     """A table of *rows*, if there are any."""
-    from headway.views.figures import told
-
     if text := told(rows):
         print_table([*text[0]], [[*row.values()] for row in text])
 
@@ -68,10 +70,6 @@ def evaluate(file: BinaryIO | None, *, starts: bool, machine: bool) -> None:
     if starts:
         _evaluate_starts(machine=machine)
         return
-    from dataclasses import asdict
-
-    from headway.clock import SystemClock
-    from headway.errors import InvalidInput
     from headway.estimate.evaluation.tournament import tournament
     from headway.estimate.physics import with_site
     from headway.settings import read_settings
@@ -82,7 +80,8 @@ def evaluate(file: BinaryIO | None, *, starts: bool, machine: bool) -> None:
     if met is None:
         allowed = "give more that have measured the time of the same, a run, epoch or iteration"
         raise InvalidInput("traces", len(traces), allowed)
-    _show_scores(asdict(met) | {"words": met.words()}, machine=machine)
+    found = asdict(met) | {"words": met.words()}
+    (print_json if machine else _tell_scores)(found)
 
 
 def _evaluate_starts(*, machine: bool) -> None:
@@ -100,23 +99,9 @@ def _evaluate_starts(*, machine: bool) -> None:
         _show(rows)
 
 
-@estimators.command()
-@as_json
-def scores(machine: bool) -> None:
-    """Show how the candidates did last night, by what was new in a run, and who is champion."""
-    from headway.estimate.kinds import TOURNAMENT
-
-    found = this_site().ledger.settings.get(TOURNAMENT) or {}
-    if not found and not machine:
+def _tell_scores(found: Json) -> None:
+    if not found:
         click.echo("candidates have not met yet: too few runs have measured a time")
-        return
-    _show_scores(found, machine=machine)
-
-
-def _show_scores(found: "dict[str, Any]", *, machine: bool) -> None:
-    """The document of a tournament."""
-    if machine:
-        print_json(found)
         return
     click.echo(found["words"])
     for part in ("table", "calibration", "worst"):
@@ -124,30 +109,28 @@ def _show_scores(found: "dict[str, Any]", *, machine: bool) -> None:
 
 
 @estimators.command()
-@as_json
-def versions(machine: bool) -> None:
-    """List the versions kept, and which is in use."""
-    from headway.estimate import store
+@told_by(_tell_scores)
+def scores() -> Json:
+    """Show how the candidates did last night, by what was new in a run, and who is champion."""
+    return this_site().ledger.settings.get(TOURNAMENT) or {}
 
+
+@estimators.command()
+@told_by(_show)
+def versions() -> list[Json]:
+    """List the versions kept, and which is in use."""
     directory = this_site().settings.models_dir
     used = store.current(directory)
-    rows = [
+    return [
         {"version": store.version_of(path), "file": path.name, "in_use": path == used}
         for path in store.versions(directory)
     ]
-    if machine:
-        print_json(rows)
-        return
-    _show(rows)
 
 
 @estimators.command()
 @click.argument("version", type=click.IntRange(min=1))
 def use(version: int) -> None:
     """Use VERSION from now on: how to roll back."""
-    from headway.errors import InvalidInput
-    from headway.estimate import store
-
     directory = this_site().settings.models_dir
     kept = {store.version_of(path): path for path in store.versions(directory)}
     if version not in kept:
@@ -158,10 +141,8 @@ def use(version: int) -> None:
     click.echo(f"version {version} is in use")
 
 
-def _traces(file: BinaryIO | None) -> "tuple[Trace, ...]":
+def _traces(file: BinaryIO | None) -> tuple[Trace, ...]:
     """Those of *file*, its bad rows reported; those of the site when None."""
-    from headway.errors import InvalidInput
-
     if file is None:
         return tuple(this_site().ledger.traces.all())
     got, name = read_traces(file, "evaluated"), Path(name_of(file)).name
@@ -170,6 +151,3 @@ def _traces(file: BinaryIO | None) -> "tuple[Trace, ...]":
     if not got.traces:
         raise InvalidInput("rows", len(got.problems), "give one good row at least", where=name)
     return got.traces
-
-
-COMMANDS = (estimators,)

@@ -1,12 +1,18 @@
 """What commands take: files, numbers, and the site that they are about."""
 
 import math
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
+
+from headway.cli.output import say
+from headway.errors import HeadwayError, InvalidInput
+from headway.units import format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from headway.client import Client
@@ -18,7 +24,43 @@ if TYPE_CHECKING:
 
 A_FILE = click.File("rb")
 """A file to read; ``-`` for standard input."""
+OUTPUT = click.Path(dir_okay=False, path_type=Path)
 LARGEST_FILE_BYTES = 1 << 30
+overrides = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a field of the job file."
+)
+
+
+class Quantity(click.ParamType[Any]):
+    """A number that people write with its unit."""
+
+    def __init__(
+        self, name: str, parse: Callable[[str], float], such: str, *, above_zero: bool = False
+    ) -> None:
+        """As *parse* reads it, *such* as that."""
+        self.name = name
+        self._parse = parse
+        self._such = such
+        self._above_zero = above_zero
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002
+        """The number that *value* means."""
+        option = param.opts[0] if param is not None else self.name
+        try:
+            number = self._parse(value)
+        except (ValueError, OverflowError):
+            raise InvalidInput(option, value, f"give a {self.name} such as {self._such}") from None
+        if self._above_zero and not number > 0:
+            raise InvalidInput(option, value, "give more than nothing")
+        return number
+
+
+DURATION = Quantity("duration", parse_duration, "90d")
+"""In seconds."""
+SOME_TIME = Quantity("duration", parse_duration, "30d", above_zero=True)
+SIZE = Quantity("size", parse_size, "500GiB")
+"""In bytes."""
+SOME_SIZE = Quantity("size", parse_size, "24GiB", above_zero=True)
 
 
 class FiniteRange(click.FloatRange):
@@ -41,13 +83,6 @@ def name_of(file: BinaryIO) -> str:
     return "-" if name == "<stdin>" else name
 
 
-def read_text(file: BinaryIO) -> bytes:
-    """The text of a job; of too much, enough to be refused."""
-    from headway.model.yaml_document import MAX_TEXT_BYTES
-
-    return file.read(MAX_TEXT_BYTES + 1)
-
-
 def read_job_file(file: BinaryIO, overrides: Sequence[str]) -> "JobText":
     """The job in *file*.
 
@@ -55,11 +90,12 @@ def read_job_file(file: BinaryIO, overrides: Sequence[str]) -> "JobText":
         InvalidInput: Something is wrong with it. Of resources it says what the site's nodes allow,
             where a gateway tells.
     """
-    from headway.errors import HeadwayError, InvalidInput
     from headway.model.job_text import read_job
+    from headway.model.yaml_document import MAX_TEXT_BYTES
 
+    text = file.read(MAX_TEXT_BYTES + 1)  # of too much, enough to be refused
     try:
-        return read_job(read_text(file), filename=name_of(file), overrides=overrides)
+        return read_job(text, filename=name_of(file), overrides=overrides)
     except InvalidInput as error:
         allowed = ""
         if error.field.startswith("resources."):
@@ -74,7 +110,6 @@ def read_job_file(file: BinaryIO, overrides: Sequence[str]) -> "JobText":
 @contextmanager
 def with_places(read: "JobText") -> Iterator[None]:
     """Within it, what a gateway says of a field of *read* names the line of the file, too."""
-    from headway.errors import InvalidInput
     from headway.model.job import TrainingJob
 
     try:
@@ -91,9 +126,6 @@ def read_data(file: BinaryIO) -> bytes:
     Raises:
         InvalidInput: It is larger than `LARGEST_FILE_BYTES`.
     """
-    from headway.errors import InvalidInput
-    from headway.units import format_size
-
     data = file.read(LARGEST_FILE_BYTES + 1)
     if len(data) > LARGEST_FILE_BYTES:
         most = format_size(LARGEST_FILE_BYTES)
@@ -104,16 +136,12 @@ def read_data(file: BinaryIO) -> bytes:
 def open_client() -> "Client":
     """The gateway that this user comes in at."""
     from headway.client import Client
-    from headway.credentials import find_address
-    from headway.settings import read_settings
 
-    return Client(find_address(read_settings()))
+    return Client()
 
 
 def open_server(site: "Site") -> "PrefectServer":
     """The Prefect server that PREFECT_API_URL names, or this machine's."""
-    import os
-
     from headway.prefect.auth import auth_for
     from headway.prefect.client import PrefectServer, checked_address
 
@@ -136,9 +164,6 @@ def agreed(becomes: str, *, yes: bool) -> Callable[[list[str]], None]:
         becomes: What they do then.
         yes: Nobody is asked.
     """
-    import sys
-
-    from headway.cli.output import say
 
     def agree(lines: list[str]) -> None:
         for line in lines:
@@ -153,11 +178,6 @@ def agreed(becomes: str, *, yes: bool) -> Callable[[list[str]], None]:
         click.confirm(f"{len(lines)} run(s) {becomes}. Go on?", abort=True, err=True)
 
     return agree
-
-
-def ui_url(server: "PrefectServer") -> str:
-    """Where a person looks at this site."""
-    return server.api_url.removesuffix("/api")
 
 
 def read_traces(file: BinaryIO, source: str) -> "ImportedTraces":

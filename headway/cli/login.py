@@ -5,7 +5,12 @@ import sys
 import click
 
 from headway.cli.inputs import this_site
-from headway.cli.output import as_json, print_json, say
+from headway.cli.output import Json, say, told_by
+from headway.client import Client
+from headway.credentials import Address, checked_url, credentials_file, keep_credentials
+from headway.errors import InvalidInput
+from headway.model.access import looks_like_token
+from headway.pinning import fingerprint, is_known_here, same_fingerprint, shown_certificate
 
 
 @click.command()
@@ -21,11 +26,6 @@ def login(url: str, expected: str | None, token_stdin: bool) -> None:
     input where that is no terminal: it is never an argument, which other users of this machine
     would see.
     """
-    from headway.client import Client
-    from headway.credentials import Address, checked_url, credentials_file, keep_credentials
-    from headway.errors import InvalidInput
-    from headway.model.access import looks_like_token
-
     url = checked_url("URL", url)
     certificate = _trusted(url, expected, asks=not token_stdin)
     piped = token_stdin or not sys.stdin.isatty()
@@ -48,9 +48,6 @@ def _trusted(url: str, expected: str | None, *, asks: bool) -> str | None:
     Raises:
         InvalidInput: It is not the expected one, or nobody can say whether it is.
     """
-    from headway.errors import InvalidInput
-    from headway.pinning import fingerprint, is_known_here, same_fingerprint, shown_certificate
-
     if not url.startswith("https:"):
         return None
     pem = shown_certificate(url)
@@ -73,18 +70,22 @@ def _trusted(url: str, expected: str | None, *, asks: bool) -> str | None:
     return pem
 
 
+def _tell(found: Json) -> None:
+    say(found["fingerprint"])
+    say(f"for {', '.join(found['names'])}, until {found['expires_at'][:10]}")
+
+
 @click.command()
 @click.option(
     "--name", "names", multiple=True, help="Name or address of the gateway, with --renew."
 )
 @click.option("--renew", is_flag=True, help="Make another one; everybody has to log in again.")
-@as_json
-def certificate(names: tuple[str, ...], renew: bool, machine: bool) -> None:
+@told_by(_tell)
+def certificate(names: tuple[str, ...], renew: bool) -> Json:
     """The gateway's own certificate: its fingerprint, its names, when it expires.
 
     The first `headway gateway` that binds beyond loopback makes it.
     """
-    from headway.errors import InvalidInput
     from headway.gateway.certificate import make_certificate, site_certificate
 
     site = this_site()
@@ -98,18 +99,9 @@ def certificate(names: tuple[str, ...], renew: bool, machine: bool) -> None:
     if found is None:
         allowed = "this site has none: its gateway makes it beyond loopback, or --renew"
         raise InvalidInput("certificate", "nothing", allowed)
-    if machine:
-        print_json(
-            {
-                "fingerprint": found.fingerprint,
-                "names": sorted(found.names),
-                "expires_at": found.expires_at.isoformat(),
-                "file": str(found.path),
-            }
-        )
-        return
-    say(found.fingerprint)
-    say(f"for {', '.join(sorted(found.names))}, until {found.expires_at:%Y-%m-%d}")
-
-
-COMMANDS = (login, certificate)
+    return {
+        "fingerprint": found.fingerprint,
+        "names": sorted(found.names),
+        "expires_at": found.expires_at.isoformat(),
+        "file": str(found.path),
+    }

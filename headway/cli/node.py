@@ -2,16 +2,23 @@
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.admin import join as joining
+from headway.admin.down import AtDown, take_down
+from headway.admin.node_removal import remove_node, unknown_node
+from headway.admin.processes import start_guard, start_worker
+from headway.admin.register import write_profile
+from headway.admin.supervisor import start_supervisor
 from headway.cli.completion import NODE
 from headway.cli.inputs import agreed, open_server, this_site
-from headway.cli.output import as_json, print_json, print_table, say
-
-if TYPE_CHECKING:
-    from headway.model.node import NodeState
+from headway.cli.output import Columns, Json, as_json, print_json, print_rows, say, told_by
+from headway.model.node import NodeState
+from headway.node.probing import probe_node
+from headway.this_node import os_user
+from headway.views.node_document import node_shown
+from headway.views.tables import gpus_text, state_text
 
 
 @click.group()
@@ -19,27 +26,24 @@ def node() -> None:
     """Machines of the site: bring one in, take one out of service."""
 
 
+def _tell_login(made: Json) -> None:
+    name, ledger = made["node"], shlex.quote(made["ledger"])
+    say(f"on {name}, where PREFECT_API_AUTH_STRING or a question gives the site's auth string:")
+    say(f"HEADWAY_NODE={name} headway node join --server {made['server']} --ledger {ledger}")
+
+
 @node.command()
 @click.argument("name")
-@as_json
-def add(name: str, machine: bool) -> None:
+@told_by(_tell_login)
+def add(name: str) -> Json:
     """Make a login of the ledger's database for the machine NAME, which it joins with.
 
     On the site's own machine. The login is shown this once; it may do what a node's agent does,
     and nothing else. NAME's earlier one lets nobody in any more; `headway node remove` ends it.
     """
-    from headway.admin.join import add_node
-
     site = this_site()
-    ledger = add_node(site.settings, site.ledger, name)
-    if machine:
-        print_json({"node": name, "server": site.settings.api_url, "ledger": ledger})
-        return
-    say(f"on {name}, where PREFECT_API_AUTH_STRING or a question gives the site's auth string:")
-    say(
-        f"HEADWAY_NODE={name} headway node join --server {site.settings.api_url} "
-        f"--ledger {shlex.quote(ledger)}"
-    )
+    ledger = joining.add_node(site.settings, site.ledger, name)
+    return {"node": name, "server": site.settings.api_url, "ledger": ledger}
 
 
 @node.command()
@@ -56,12 +60,6 @@ def join(server: str, ledger: str, machine: bool) -> None:
     or asked for. Where the site names an image to measure in (`probe_image` of its policy
     block), that takes half a minute.
     """
-    from headway.admin.join import join as join_site
-    from headway.admin.processes import start_guard, start_worker
-    from headway.admin.register import write_profile
-    from headway.admin.supervisor import start_supervisor
-    from headway.node.probing import probe_node
-
     site = this_site()
 
     def tell(text: str) -> None:
@@ -71,7 +69,7 @@ def join(server: str, ledger: str, machine: bool) -> None:
         answer: str = click.prompt("the site's auth string", hide_input=True, err=True)
         return answer.strip()
 
-    join_site(
+    joining.join(
         site.settings,
         server_url=server,
         ledger_url=ledger,
@@ -96,9 +94,7 @@ def serve() -> None:
     HEADWAY_SERVER_URL and HEADWAY_LEDGER_URL say of which site, unless this
     machine has joined one already.
     """
-    from headway.admin.join import serve as serve_node
-
-    serve_node(this_site(), say)
+    joining.serve(this_site(), say)
 
 
 @node.command()
@@ -109,35 +105,39 @@ def leave(*, wait: bool, yes: bool) -> None:
 
     That is stopped, each run with its grace time, and goes on elsewhere from its checkpoint.
     """
-    from headway.admin.down import AtDown, take_down
-    from headway.admin.join import leave as leave_site
-
     site = this_site()
     agree = agreed("stop, and go back to the site's queue", yes=yes or wait)
     if take_down(site, say, AtDown.WAIT if wait else AtDown.STOP, agree)["going_on"] != []:
         raise click.ClickException("it does not leave: what runs here was not stopped; try again")
-    leave_site(site.settings)
+    joining.leave(site.settings)
+
+
+def _tell_state(done: Json) -> None:
+    say(f"node {done['node']} is {done['state']}")
 
 
 @node.command()
 @click.argument("name", type=NODE)
 @click.option("--reason", default="drained by an operator", show_default=True)
-@as_json
-def drain(name: str, reason: str, machine: bool) -> None:
+@told_by(_tell_state)
+def drain(name: str, reason: str) -> Json:
     """Start nothing new on NAME; what runs there goes on to its end."""
-    from headway.model.node import NodeState
-
-    _set_state(name, NodeState.DRAINING, reason, machine=machine)
+    return _set_state(name, NodeState.DRAINING, reason)
 
 
 @node.command()
 @click.argument("name", type=NODE)
-@as_json
-def resume(name: str, machine: bool) -> None:
+@told_by(_tell_state)
+def resume(name: str) -> Json:
     """Let NAME take runs again."""
-    from headway.model.node import NodeState
+    return _set_state(name, NodeState.READY, "")
 
-    _set_state(name, NodeState.READY, "", machine=machine)
+
+def _set_state(name: str, state: NodeState, reason: str) -> Json:
+    site = this_site()
+    if not site.ledger.nodes.set_state(name, state, reason, actor=os_user()):
+        raise unknown_node(site, name)
+    return {"node": name, "state": state.value, "reason": reason}
 
 
 @node.command()
@@ -151,8 +151,6 @@ def remove(name: str, powered_off: bool, machine: bool) -> None:
     leases could not be renewed for too long, so this waits until that has
     happened: at most HEADWAY_LEASE_TTL_S and a minute after the last renewal.
     """
-    from headway.admin.node_removal import remove_node
-
     with open_server(this_site()) as server:
         removed = remove_node(
             this_site(), server, name, powered_off=powered_off,
@@ -167,12 +165,9 @@ def remove(name: str, powered_off: bool, machine: bool) -> None:
 
 
 @node.command("list")
-@as_json
-def list_(machine: bool) -> None:
+@told_by(lambda views: print_rows(_COLUMNS, views))
+def list_() -> list[Json]:
     """Nodes, their state and what runs on them."""
-    from headway.views.node_document import node_shown
-    from headway.views.node_table import state_text
-
     site = this_site()
     seen = site.ledger.leases.live(), site.ledger.staged.uses(), site.tables
     now = site.ledger.now()
@@ -181,45 +176,21 @@ def list_(machine: bool) -> None:
         view = node_shown(record, now, *seen)
         view["heard_s_ago"] = round((now - record.heartbeat_at).total_seconds(), 1)
         views.append(view)
-    if machine:
-        print_json(views)
-        return
-    print_table(
-        ["node", "pool", "state", "GPUs", "GPU speeds", "runs", "heard of"],
-        [
-            [
-                view["node"],
-                view["pool"],
-                state_text(view),
-                _gpus(view["gpus"]),
-                ", ".join(sorted({gpu["speed_from"] for gpu in view["gpus"]})) or "–",
-                str(len(view["runs"])),
-                f"{view['heard_s_ago']:.0f} s ago",
-            ]
-            for view in views
-        ],
-    )
+    return views
 
 
-def _gpus(gpus: "list[dict[str, Any]]") -> str:
+def _gpus(view: Json) -> str:
     """How many, and which of them are lost."""
-    from headway.views.node_table import gpus_text
-
-    lost = gpus_text(gpu for gpu in gpus if gpu["lost"])
-    return f"{len(gpus)}; {lost}" if lost else str(len(gpus))
+    lost = gpus_text(gpu for gpu in view["gpus"] if gpu["lost"])
+    return f"{len(view['gpus'])}; {lost}" if lost else str(len(view["gpus"]))
 
 
-def _set_state(name: str, state: "NodeState", reason: str, *, machine: bool) -> None:
-    from headway.admin.node_removal import unknown_node
-    from headway.this_node import os_user
-
-    site = this_site()
-    if not site.ledger.nodes.set_state(name, state, reason, actor=os_user()):
-        raise unknown_node(site, name)
-    if machine:
-        print_json({"node": name, "state": state.value, "reason": reason})
-    else:
-        say(f"node {name} is {state.value}")
-
-
-COMMANDS = (node,)
+_COLUMNS: Columns = {
+    "node": "node",
+    "pool": "pool",
+    "state": state_text,
+    "GPUs": _gpus,
+    "GPU speeds": lambda v: ", ".join(sorted({gpu["speed_from"] for gpu in v["gpus"]})) or "–",
+    "runs": lambda view: len(view["runs"]),
+    "heard of": lambda view: f"{view['heard_s_ago']:.0f} s ago",
+}

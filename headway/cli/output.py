@@ -1,14 +1,41 @@
 """How commands print: lines and tables for people, JSON for machines."""
 
+import functools
 import json
 import sys
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.clock import SystemClock
 from headway.views.terminal import plain
 
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+Json = dict[str, Any]
+Columns = dict[str, str | Callable[[Any], object]]
+"""By heading a row's field, or what makes the cell of a row; None is an empty one."""
+_PIPE_COLUMNS = 1000
+
 as_json = click.option("--json", "machine", is_flag=True, help="Print JSON with stable keys.")
+
+
+def told_by(tell: Callable[[Any], None]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Give a command the option --json: its document is printed as such, else *tell* tells it."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., None]:
+        @as_json
+        @functools.wraps(command)
+        def told(*arguments: Any, machine: bool, **options: Any) -> None:
+            (print_json if machine else tell)(command(*arguments, **options))
+
+        return told
+
+    return decorate
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -16,49 +43,58 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(plain(text), err=err)
 
 
+def silent(_: str) -> None:
+    """In the place of `say`, where a document is printed."""
+
+
 def print_json(document: object) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(document, indent=2))
 
 
-def start_of(view: dict[str, Any]) -> str:
-    """When a run that waits is expected to start, by this terminal's clock."""
-    from headway.clock import SystemClock
-    from headway.views.queue_table import start_text
+def start_of(view: Json) -> str:
+    """When a run that waits is expected to start, by this terminal's clock.
 
-    return start_text(view, SystemClock().now().astimezone())
-
-
-def promise_of(view: dict[str, Any]) -> str:
-    """What follows `start_of` in its sentence: from when on it goes first, by the same clock."""
-    from datetime import datetime
-
-    from headway.clock import SystemClock
+    And from when on it goes first, where that was promised.
+    """
     from headway.policy.outlook import promise_text
+    from headway.views.tables import start_text
 
-    promised = view["promised_start_at"]
-    return promise_text(
-        promised and datetime.fromisoformat(promised), SystemClock().now().astimezone()
-    )
+    now, promised = SystemClock().now().astimezone(), view.get("promised_start_at")
+    return start_text(view, now) + promise_text(promised and datetime.fromisoformat(promised), now)
 
 
 def moment_of(said: str | None) -> str:
     """A moment of the JSON output, by the same clock."""
-    from datetime import datetime
-
     if said is None:
         return "not known"
     return f"{datetime.fromisoformat(said).astimezone():%d %b %H:%M}"
 
 
-def print_changes(changes: list[dict[str, Any]], heading: str) -> None:
+def print_changes(changes: list[Json], heading: str) -> None:
     """What would start a run earlier, after an empty line."""
     say("")
     say(heading)
-    print_table(
-        ["change", "expected start", "expected end"],
-        [[one["text"], start_of(one), moment_of(one["expected_end_at"])] for one in changes],
-    )
+    columns: Columns = {
+        "change": "text",
+        "expected start": start_of,
+        "expected end": lambda one: moment_of(one["expected_end_at"]),
+    }
+    print_rows(columns, changes)
+
+
+def print_rows(columns: Columns, rows: Iterable[Any], most: int | None = None) -> None:
+    """A table of *rows* for people, of the first *most* of them."""
+    rows = list(rows)
+    shown = rows[:most]
+    print_table([*columns], [[_cell(row, of) for of in columns.values()] for row in shown])
+    if len(rows) > len(shown):
+        click.echo(f"… and {len(rows) - len(shown)} more; --json has all of them")
+
+
+def _cell(row: Any, of: str | Callable[[Any], object]) -> str:
+    value = row[of] if isinstance(of, str) else of(row)
+    return "" if value is None else str(value)
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
@@ -81,4 +117,14 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
     click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
 
 
-_PIPE_COLUMNS = 1000
+@contextmanager
+def progress_bar(*columns: "ProgressColumn", hidden: bool = False) -> Iterator["Progress"]:
+    """A bar on standard error that is gone at the end; none where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console, title = Console(stderr=True), TextColumn("{task.description}")
+    hidden = hidden or not console.is_terminal
+    shown = (title, BarColumn(), *columns)
+    with Progress(*shown, console=console, transient=True, disable=hidden) as bar:
+        yield bar

@@ -2,21 +2,22 @@
 
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
+from rich.progress import DownloadColumn
 
 from headway.cli.arrays import if_array
 from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
-from headway.cli.output import as_json, print_json, print_table, say
+from headway.cli.output import Columns, Json, as_json, print_json, print_rows, progress_bar, say
 from headway.cli.submit import INTERRUPTED
-
-if TYPE_CHECKING:
-    from headway.client import Client
-    from headway.client.follow_outputs import Followed
+from headway.client import Client
+from headway.client.download import Download, DownloadFailed, chosen, take_folder
+from headway.client.follow_outputs import Followed
+from headway.clock import SystemClock
+from headway.units import format_size
 
 _FOLLOW_EVERY_S = 5.0
 
@@ -46,8 +47,6 @@ def outputs(
     an array, each has a folder of its own in DIR. With --follow files grow in DIR as they are
     written, for TensorBoard and the like.
     """
-    from headway.client.download import chosen
-
     runs, folder = words[:-1] or words, Path(words[-1]) if len(words) > 1 else None
     with open_client() as client:
         array = if_array(client.array, runs[0]) if len(runs) == 1 else None
@@ -77,13 +76,9 @@ def outputs(
 
 
 def _follow(
-    client: "Client", runs: Sequence[str], folder: Path, only: Sequence[str], *, once: bool
+    client: Client, runs: Sequence[str], folder: Path, only: Sequence[str], *, once: bool
 ) -> int:
     """Fetch the outputs of several runs, or of one that goes on; the exit status."""
-    from headway.client.follow_outputs import Followed
-    from headway.clock import SystemClock
-    from headway.units import format_size
-
     clock, came = SystemClock(), 0
     followed = Followed(client, clock, runs, folder, only)
     try:
@@ -104,11 +99,11 @@ def _follow(
     return 1 if any(followed.failed) else 0
 
 
-def _runs(followed: "Followed") -> str:
+def _runs(followed: Followed) -> str:
     return f"{len(followed.runs)} run{'' if len(followed.runs) == 1 else 's'}"
 
 
-def _elsewhere(attempts: list[dict[str, Any]], asked: int | None) -> list[dict[str, Any]]:
+def _elsewhere(attempts: list[Json], asked: int | None) -> list[Json]:
     """The last attempt on each other node than that of *asked*, or of the last that began."""
     started = {each["attempt"]: each["node"] for each in attempts if each["started_at"]}
     here = started.get(asked or max(started, default=0))
@@ -117,27 +112,25 @@ def _elsewhere(attempts: list[dict[str, Any]], asked: int | None) -> list[dict[s
 
 
 def _fetch(
-    client: Any,
+    client: Client,
     whose: tuple[str, int | None],
     folder: Path,
-    files: list[dict[str, Any]],
+    files: list[Json],
     *,
     quiet: bool,
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """The files, each with what became of it."""
-    from headway.client.download import Download, DownloadFailed, take_folder
-    from headway.clock import SystemClock
-
     run_id, attempt = whose
     take_folder(folder, run_id if attempt is None else f"{run_id} attempt {attempt}")
     fetched = []
-    with ExitStack() as stack:
-        tell: Any = lambda _: None  # noqa: E731
-        if sys.stderr.isatty() and not quiet:
-            total = sum(each["bytes"] for each in files)
-            bar = click.progressbar(length=total, label="fetching", file=sys.stderr)
-            tell = stack.enter_context(bar).update
-        download = Download(client, SystemClock(), run_id, attempt, folder, tell)
+    with progress_bar(DownloadColumn(), hidden=quiet) as bar:
+        task = bar.add_task("fetching", total=sum(each["bytes"] for each in files))
+        clock = SystemClock()
+
+        def tell(more_bytes: int) -> None:
+            bar.update(task, advance=more_bytes)
+
+        download = Download(client, clock, run_id, attempt, folder, tell)
         download.check_room(files)
         for each in files:
             here, error = True, ""
@@ -150,9 +143,7 @@ def _fetch(
     return fetched
 
 
-def _summary(fetched: list[dict[str, Any]], folder: Path) -> str:
-    from headway.units import format_size
-
+def _summary(fetched: list[Json], folder: Path) -> str:
     new = [each for each in fetched if not each["was_here"] and not each["error"]]
     failed = sum(bool(each["error"]) for each in fetched)
     size = format_size(sum(each["bytes"] for each in new))
@@ -164,25 +155,15 @@ def _summary(fetched: list[dict[str, Any]], folder: Path) -> str:
     return ", ".join(parts)
 
 
-def _print_list(document: dict[str, Any]) -> None:
-    from datetime import UTC, datetime
-
-    from headway.units import format_size
-
-    rows = []
-    for each in document["files"]:
-        at = datetime.fromtimestamp(each["modified"], UTC).astimezone()
-        rows.append([each["path"], format_size(each["bytes"]), f"{at:%Y-%m-%d %H:%M}"])
-    if rows:
-        print_table(["path", "size", "changed"], rows)
+def _print_list(document: Json) -> None:
+    if document["files"]:
+        print_rows(_COLUMNS, document["files"])
     else:
-        say("nothing fits" if document["files"] else "nothing is in its outputs")
+        say("nothing is in its outputs, or nothing fits")
     _say_what_is_missing(document)
 
 
-def _say_what_is_missing(found: dict[str, Any]) -> None:
-    from headway.units import format_size
-
+def _say_what_is_missing(found: Json) -> None:
     if not found["complete"]:
         say("there are more files or deeper folders than are listed: pack them", err=True)
     if found["left_out"]:
@@ -196,4 +177,12 @@ def _say_what_is_missing(found: dict[str, Any]) -> None:
         say(f"{what}: --attempt {each['attempt']} for its outputs", err=True)
 
 
-COMMANDS = (outputs,)
+def _local(timestamp: float) -> str:
+    return f"{datetime.fromtimestamp(timestamp, UTC).astimezone():%Y-%m-%d %H:%M}"
+
+
+_COLUMNS: Columns = {
+    "path": "path",
+    "size": lambda file: format_size(file["bytes"]),
+    "changed": lambda file: _local(file["modified"]),
+}

@@ -6,16 +6,19 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
 from headway.cli.inputs import A_FILE, FiniteRange, name_of, read_data
-from headway.cli.output import as_json, print_json, print_table, say
-
-if TYPE_CHECKING:
-    from headway.model.progress import ProgressPoint
-    from headway.progress.parser import LogParser
+from headway.cli.output import Columns, Json, as_json, print_json, print_rows, say
+from headway.errors import shown
+from headway.estimate.remaining.backtest import backtest
+from headway.estimate.remaining.diagnostics import diagnose
+from headway.estimate.remaining.series import read_series
+from headway.model.progress import ProgressPoint
+from headway.progress.parser import LogParser
+from headway.units import format_duration
 
 _CHUNK_BYTES = 1 << 20
 _SHOWN_POINTS = 20
@@ -38,14 +41,12 @@ def parse(logfile: BinaryIO, pattern: str | None, epochs: int | None, machine: b
     The file is read in pieces, so a log of any size is fine. A log that says
     nothing of progress has the format null and no points; that is no error.
     """
-    from headway.progress.parser import LogParser
-
     parser = LogParser(pattern, epochs=epochs)
     points = _points(logfile, parser)
     if machine:
         _stream_json(points, parser)
         return
-    count, newest = 0, deque["ProgressPoint"](maxlen=_SHOWN_POINTS)
+    count, newest = 0, deque[ProgressPoint](maxlen=_SHOWN_POINTS)
     for point in points:
         count += 1
         newest.append(point)
@@ -53,7 +54,7 @@ def parse(logfile: BinaryIO, pattern: str | None, epochs: int | None, machine: b
     if count > _SHOWN_POINTS:
         click.echo(f"the last {_SHOWN_POINTS}:")
     if newest:
-        print_table(["t", "iteration", "epoch", "total", "metrics"], [_row(p) for p in newest])
+        print_rows(_POINT, newest)
 
 
 @progress.command()
@@ -67,38 +68,24 @@ def replay(series: BinaryIO, prior_s: float | None, machine: bool) -> None:
     |said - true| / true, over all moments and after a tenth of the run; "early" is how often
     the interval held before the first epoch ended, or in the first tenth.
     """
-    from headway.estimate.remaining.backtest import backtest
-    from headway.estimate.remaining.diagnostics import diagnose
-    from headway.estimate.remaining.series import read_series
-
     recorded = read_series(read_data(series), name_of(series))
     scores = backtest(recorded, prior_s)
     found = diagnose(recorded.t_s, recorded.iteration)
     if machine:
         print_json({"headway": _known(asdict(scores)), "diagnostics": _known(asdict(found))})
         return
-    print_table(
-        ["from the first", "after 10 %", "in the 80 % interval", "early"],
-        [
-            [
-                f"{scores.from_first:.1%}",
-                f"{scores.after_10_percent:.1%}",
-                _share(scores.interval_coverage_frac),
-                _share(scores.early_coverage_frac),
-            ]
-        ],
-    )
+    print_rows(_SCORES, [scores])
     click.echo(found.sentence())
 
 
-def _points(file: BinaryIO, parser: "LogParser") -> "Iterator[ProgressPoint]":
+def _points(file: BinaryIO, parser: LogParser) -> Iterator[ProgressPoint]:
     # The file does not say when it was written, unless its lines do.
     while data := file.read(_CHUNK_BYTES):
         yield from parser.feed(data, math.nan)
     yield from parser.finish(math.nan)
 
 
-def _stream_json(points: "Iterator[ProgressPoint]", parser: "LogParser") -> None:
+def _stream_json(points: Iterator[ProgressPoint], parser: LogParser) -> None:
     """One document, written point by point: a long log has millions."""
     click.echo('{"points": [', nl=False)
     for number, point in enumerate(points):
@@ -106,28 +93,26 @@ def _stream_json(points: "Iterator[ProgressPoint]", parser: "LogParser") -> None
     click.echo(f'], "format": {json.dumps(parser.format)}}}')
 
 
-def _document(point: "ProgressPoint") -> dict[str, Any]:
-    return {
-        "iteration": point.iteration,
-        "epoch": point.epoch,
-        "total": point.total,
+def _document(point: ProgressPoint) -> Json:
+    known = point._asdict()
+    return known | {
         "metrics": dict(point.metrics),
         "t_s": point.t_s if math.isfinite(point.t_s) else None,
     }
 
 
-def _row(point: "ProgressPoint") -> list[str]:
-    from headway.errors import shown
-    from headway.units import format_duration
+def _metrics(point: ProgressPoint) -> str:
+    told = [f"{shown(name, 40)[1:-1]}={value:.4g}" for name, value in point.metrics.items()]
+    return " ".join(told[:6])
 
-    metrics = [f"{shown(name, 40)[1:-1]}={value:.4g}" for name, value in point.metrics.items()]
-    return [
-        format_duration(point.t_s) if math.isfinite(point.t_s) else "",
-        "" if point.iteration is None else str(point.iteration),
-        "" if point.epoch is None else f"{point.epoch:.4g}",
-        "" if point.total is None else str(point.total),
-        " ".join(metrics[:6]),
-    ]
+
+_POINT: Columns = {
+    "t": lambda point: format_duration(point.t_s) if math.isfinite(point.t_s) else "",
+    "iteration": lambda point: point.iteration,
+    "epoch": lambda point: None if point.epoch is None else f"{point.epoch:.4g}",
+    "total": lambda point: point.total,
+    "metrics": _metrics,
+}
 
 
 def _known(fields: dict[str, Any]) -> dict[str, Any]:
@@ -139,4 +124,9 @@ def _share(covered: float | None) -> str:
     return "" if covered is None else f"{covered:.0%}"
 
 
-COMMANDS = (progress,)
+_SCORES: Columns = {
+    "from the first": lambda scores: f"{scores.from_first:.1%}",
+    "after 10 %": lambda scores: f"{scores.after_10_percent:.1%}",
+    "in the 80 % interval": lambda scores: _share(scores.interval_coverage_frac),
+    "early": lambda scores: _share(scores.early_coverage_frac),
+}

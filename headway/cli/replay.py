@@ -1,21 +1,34 @@
 """The command `replay`: a trace of jobs through the policy, on a simulated clock."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import BinaryIO
 
 import click
+from rich.progress import MofNCompleteColumn, Progress, TaskID, TimeRemainingColumn
 
-from headway.cli.inputs import A_FILE, name_of, read_data
-from headway.cli.output import as_json, print_json, print_table, say
-
-if TYPE_CHECKING:
-    from headway.policy.settings import PolicySettings
-    from headway.replay.cluster import Shape
-    from headway.replay.said_starts import SaidStarts
-    from headway.replay.simulate import PolicyName, Result
-    from headway.replay.trace_jobs import Estimates, GpuSharing, TraceJob
+from headway.cli.inputs import A_FILE, OUTPUT, SOME_SIZE, SOME_TIME, name_of, read_data, this_site
+from headway.cli.output import (
+    Columns,
+    Json,
+    as_json,
+    print_json,
+    print_rows,
+    print_table,
+    progress_bar,
+    say,
+)
+from headway.errors import InvalidInput
+from headway.policy.settings import PolicySettings, TeamSettings
+from headway.replay.cluster import Shape
+from headway.replay.metrics import document
+from headway.replay.said_starts import SaidStarts
+from headway.replay.simulate import PolicyName, simulate
+from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
+from headway.units import format_duration
+from headway.views.past_document import past_view, saved_text
 
 _POLICIES = ("fifo", "easy", "conservative", "headway")
 _ALL = (
@@ -38,7 +51,14 @@ _ALL = (
     help="In the place of a trace: what happened here, and what would have with other rules or "
     "machines.",
 )
-@click.option("--last", default="30d", show_default=True, help="So far back in the ledger.")
+@click.option(
+    "--last",
+    "last_s",
+    type=SOME_TIME,
+    default="30d",
+    show_default=True,
+    help="So far back in the ledger.",
+)
 @click.option(
     "--more-gpus",
     type=click.IntRange(0, 1024),
@@ -48,15 +68,15 @@ _ALL = (
 )
 @click.option(
     "--picture",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUTPUT,
     help="Write a PNG of what each change saves into this file, with --from-ledger.",
 )
 @click.option(
-    "--gpu-memory", default="24GiB", show_default=True, metavar="SIZE", help="Of each GPU."
+    "--gpu-memory", type=SOME_SIZE, default="24GiB", show_default=True, help="Of each GPU."
 )
 @click.option(
     "--host-memory",
-    metavar="SIZE",
+    type=SOME_SIZE,
     help="That may be promised on each node, by the columns about it; headway is replayed with and "
     "without lending what is idle of it.",
 )
@@ -108,11 +128,11 @@ def replay(
     nodes: int | None,
     gpus: int | None,
     from_ledger: bool,
-    last: str,
+    last_s: float,
     more_gpus: int,
     picture: Path | None,
-    gpu_memory: str,
-    host_memory: str | None,
+    gpu_memory: int,
+    host_memory: int | None,
     policies: tuple[str, ...],
     estimates: str | None,
     sharing: str | None,
@@ -129,42 +149,38 @@ def replay(
     estimates start cold and learn from the jobs that have ended by then; --policy
     all compares with the rivals.
     """
-    from headway.cli.past import say_past
-
     settings = _settings(knobs, weights)
     if from_ledger:
         if trace is not None:
             raise click.UsageError("give a trace or --from-ledger, not both")
-        say_past(last, more_gpus, settings.teams, picture, machine=machine)
+        say_past(last_s, more_gpus, settings.teams, picture, machine=machine)
         return
     if trace is None or nodes is None or gpus is None:
         raise click.UsageError("give a trace with --nodes and --gpus, or --from-ledger")
-    from headway.replay.cluster import Shape
-    from headway.replay.metrics import document
-    from headway.replay.said_starts import SaidStarts
-    from headway.replay.simulate import PolicyName
-    from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
-
-    host_bytes = _size(host_memory, "--host-memory") if host_memory is not None else 0
-    shape = Shape(nodes, gpus, _size(gpu_memory, "--gpu-memory"), host_bytes)
+    shape = Shape(nodes, gpus, gpu_memory, host_memory or 0)
     data, file_name = read_data(trace), Path(name_of(trace)).name
-    documents: list[dict[str, Any]] = []
+    documents: list[Json] = []
     for name, *default in _asked(policies):
         policy = PolicyName(name)
         told, shared = Estimates(estimates or default[0]), GpuSharing(sharing or default[1])
         rows = read_jobs(data, file_name, told, shared)
-        if not host_bytes:
+        if not host_memory:
             rows = [dataclasses.replace(row, host_memory_bytes=0) for row in rows]
         ours = policy is PolicyName.HEADWAY
-        for lends in (False, True) if host_bytes and ours else (settings.lend_host_memory,):
+        for lends in (False, True) if host_memory and ours else (settings.lend_host_memory,):
             tried = dataclasses.replace(settings, lend_host_memory=lends)
             said = SaidStarts(starts, told) if starts and ours else None
-            result = _simulate(rows, shape, policy, told, sharing=shared, settings=tried, said=said)
+            with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+                task = bar.add_task(f"replay {policy}", total=len(rows))
+                report = partial(_advance, bar, task)
+                result = simulate(
+                    rows, shape, policy, shared, told, settings=tried, said=said, report=report
+                )
             documents.append(document(result, policy, told, shared, tried, said=said))
     if machine:
         print_json(documents)
     else:
-        _print(documents, about_lending=bool(host_bytes))
+        _print(documents, about_lending=bool(host_memory))
 
 
 def _asked(policies: tuple[str, ...]) -> list[tuple[str, str, str]]:
@@ -175,30 +191,12 @@ def _asked(policies: tuple[str, ...]) -> list[tuple[str, str, str]]:
     return [(name, *(ours if name == "headway" else others)) for name in dict.fromkeys(policies)]
 
 
-def _size(text: str, option: str) -> int:
-    from headway.errors import InvalidInput
-    from headway.units import parse_size
-
-    try:
-        size_bytes = parse_size(text)
-    except ValueError as error:
-        raise InvalidInput(option, text, "give a size such as 24GiB") from error
-    if size_bytes < 1:
-        raise InvalidInput(option, text, "give more than nothing")
-    return size_bytes
-
-
-def _settings(knobs: Sequence[str], weights: Sequence[str]) -> "PolicySettings":
+def _settings(knobs: Sequence[str], weights: Sequence[str]) -> PolicySettings:
     """Settings with *knobs*, each `NAME=NUMBER`; whole numbers where the default is one.
 
     *weights* are those of teams, each `NAME=WEIGHT`.
     """
-    from dataclasses import fields
-
-    from headway.errors import InvalidInput
-    from headway.policy.settings import PolicySettings, TeamSettings
-
-    kinds = {one.name: type(one.default) for one in fields(PolicySettings)}
+    kinds = {one.name: type(one.default) for one in dataclasses.fields(PolicySettings)}
     numbers = {name: kind for name, kind in kinds.items() if kind in {int, float}}
     given: dict[str, int | float] = {}
     for knob in knobs:
@@ -221,70 +219,12 @@ def _settings(knobs: Sequence[str], weights: Sequence[str]) -> "PolicySettings":
     return PolicySettings(**given, teams=teams)  # type: ignore[arg-type]
 
 
-def _simulate(
-    rows: "Sequence[TraceJob]",
-    shape: "Shape",
-    policy: "PolicyName",
-    estimates: "Estimates",
-    *,
-    sharing: "GpuSharing",
-    settings: "PolicySettings",
-    said: "SaidStarts | None",
-) -> "Result":
-    """Replay with a progress bar, which is shown on a terminal only."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
-
-    from headway.replay.simulate import simulate
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Remaining())
-    console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task(f"replay {policy}", total=len(rows))
-        return simulate(
-            rows,
-            shape,
-            policy,
-            sharing,
-            estimates,
-            settings=settings,
-            said=said,
-            report=lambda ended: bar.update(task, completed=ended),
-        )
+def _advance(bar: Progress, task: TaskID, ended: int) -> None:
+    bar.update(task, completed=ended)
 
 
-def _print(documents: "Sequence[dict[str, Any]]", *, about_lending: bool) -> None:
-    from headway.units import format_duration
-
-    lending = ["lends", "lent", "stopped"] if about_lending else []
-
-    names = ("policy", "estimates", "sharing")
-    times = ("mean_wait_s", "median_wait_s", "p95_wait_s", "max_wait_s", "mean_completion_s")
-    print_table(
-        [
-            *names,
-            *("mean wait", "median", "95 %", "longest", "completion"),
-            *("slowdown", "used", "makespan", "stretch", "promises kept"),
-            *lending,
-        ],
-        [
-            [
-                *(str(each[name]) for name in names),
-                *(format_duration(float(each[name])) for name in times),
-                f"{each['mean_bounded_slowdown']:.1f}",
-                f"{each['utilisation_frac']:.0%}",
-                format_duration(float(each["makespan_s"])),
-                f"{each['mean_stretch']:.3f}",
-                _kept(each),
-                *([_yes(each["lends"]), str(each["lent"]), str(each["stops"])] if lending else ()),
-            ]
-            for each in documents
-        ],
-    )
-
+def _print(documents: Sequence[Json], *, about_lending: bool) -> None:
+    print_rows(_COLUMNS | (_LENDING if about_lending else {}), documents)
     for each in documents:
         if each["starts"] is not None:
             _say_starts(each["starts"])
@@ -292,7 +232,7 @@ def _print(documents: "Sequence[dict[str, Any]]", *, about_lending: bool) -> Non
         _print_groups(documents, key, heading)
 
 
-def _say_starts(score: "dict[str, Any]") -> None:
+def _say_starts(score: Json) -> None:
     error = score["median_error_frac"]
     off = "" if error is None else f"; median error {error:.0%} of the wait"
     say("")
@@ -302,19 +242,13 @@ def _say_starts(score: "dict[str, Any]") -> None:
     )
 
 
-def _yes(holds: bool) -> str:
-    return "yes" if holds else "no"
-
-
-def _kept(document: "dict[str, Any]") -> str:
+def _kept(document: Json) -> str:
     promises = document["promises"]
     return f"{1 - document['promises_broken'] / promises:.1%}" if promises else ""
 
 
-def _print_groups(documents: "Sequence[dict[str, Any]]", key: str, heading: str) -> None:
+def _print_groups(documents: Sequence[Json], key: str, heading: str) -> None:
     """Mean and longest wait of each group under each policy, where there are several groups."""
-    from headway.units import format_duration
-
     groups = documents[0][key]
     if len(groups) < 2:
         return
@@ -337,4 +271,79 @@ def _print_groups(documents: "Sequence[dict[str, Any]]", key: str, heading: str)
     print_table([heading, "jobs", *alone, *named], rows)
 
 
-COMMANDS = (replay,)
+def _lasts(field: str) -> Callable[[Json], str]:
+    """The cell of a duration."""
+    return lambda document: format_duration(float(document[field]))
+
+
+_COLUMNS: Columns = {
+    "policy": "policy",
+    "estimates": "estimates",
+    "sharing": "sharing",
+    "mean wait": _lasts("mean_wait_s"),
+    "median": _lasts("median_wait_s"),
+    "95 %": _lasts("p95_wait_s"),
+    "longest": _lasts("max_wait_s"),
+    "completion": _lasts("mean_completion_s"),
+    "slowdown": lambda document: f"{document['mean_bounded_slowdown']:.1f}",
+    "used": lambda document: f"{document['utilisation_frac']:.0%}",
+    "makespan": _lasts("makespan_s"),
+    "stretch": lambda document: f"{document['mean_stretch']:.3f}",
+    "promises kept": _kept,
+}
+_LENDING: Columns = {
+    "lends": lambda document: "yes" if document["lends"] else "no",
+    "lent": "lent",
+    "stopped": "stops",
+}
+
+
+def say_past(
+    last_s: float,
+    more_gpus: int,
+    weights: Mapping[str, TeamSettings],
+    picture: Path | None,
+    *,
+    machine: bool,
+) -> None:
+    """Replay the last *last_s* of this node's pool, and print what each change would have saved."""
+    found = past_view(
+        this_site(),
+        last_s,
+        more_gpus=more_gpus,
+        weights=dict(weights),
+        report=lambda name: click.echo(f"replaying: {name}", err=True),
+    )
+    if picture is not None:
+        from headway.views.charts import draw_past
+
+        picture.write_bytes(draw_past(found["options"]))
+    if machine:
+        print_json(found)
+        return
+    _say(found)
+
+
+def _say(found: Json) -> None:
+    was, ours = found["happened"], found["replayed"]
+    say(
+        f"{found['runs']} runs in {format_duration(found['span_s'])}: they waited "
+        f"{format_duration(was['mean_wait_s'])} in the mean, replayed "
+        f"{format_duration(ours['mean_wait_s'])}; {found['near_frac']:.0%} start within ten "
+        f"minutes of when they did, half of all within {format_duration(found['median_apart_s'])}"
+    )
+    if found["left_out"]:
+        say(f"{found['left_out']} more are left out: no node that is there now could hold them")
+    say("")
+    print_rows(_OPTIONS, found["options"])
+
+
+_OPTIONS: Columns = {
+    "with": "name",
+    "mean wait": lambda one: format_duration(one["mean_wait_s"]),
+    "longest": lambda one: format_duration(one["max_wait_s"]),
+    "GPUs used": lambda one: f"{one['utilisation_frac']:.0%}",
+    "saves": lambda one: f"{one['saved_h']:+.1f} h",
+    "cost": lambda one: "–" if one["cost"] is None else f"{one['cost']:.2f}",
+    "saved for the cost": lambda one: saved_text(one) if one["saved_h"] > 0 else "–",
+}

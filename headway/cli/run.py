@@ -1,7 +1,6 @@
 """Commands that run a folder of code: run, rerun."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -9,23 +8,25 @@ import click
 
 from headway.cli.arrays import array_of
 from headway.cli.completion import RUN
-from headway.cli.inputs import open_client
+from headway.cli.inputs import open_client, overrides
 from headway.cli.output import as_json, say
-from headway.cli.submit import place_options, tell, with_array, with_code
-
-_overrides = click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a field of the job file."
+from headway.cli.submit import (
+    NEWEST,
+    Environment,
+    Place,
+    environment_options,
+    hand_in,
+    place_options,
+    tell,
+    with_code,
 )
+from headway.model.job_text import read_job
 
 
 @click.command()
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--image", help="Container image; or $HEADWAY_IMAGE.")
-@click.option("--python", help="In its place: 3.11, for which the site has named an image.")
-@click.option(
-    "--requirements", default="", help="File of the folder; the program gets what it lists."
-)
+@environment_options
 @click.option("--gpus", default="0", help="GPUs, 2; or a range, 2-8: as many as pay.")
 @click.option("--name", help="Of the run; the program's when left out.")
 @click.option(
@@ -42,7 +43,7 @@ _overrides = click.option(
     help="Run it once for every combination: --array lr=0.1,0.01 --array seed=1..5",
 )
 @click.option("--at-most", type=click.IntRange(1), help="Members of the array that run at once.")
-@_overrides
+@overrides
 @place_options
 @click.option("-d", "--detach", is_flag=True, help="Do not follow it: print its id.")
 @as_json
@@ -50,18 +51,14 @@ def run(
     *,
     program: str,
     arguments: tuple[str, ...],
-    image: str | None,
-    python: str | None,
-    requirements: str,
+    environment: Environment,
     gpus: str,
     name: str | None,
     workdir: Path,
     parameters: tuple[str, ...],
     at_most: int | None,
     overrides: tuple[str, ...],
-    pool: str | None,
-    queue: str | None,
-    node: str | None,
+    place: Place,
     detach: bool,
     machine: bool,
 ) -> None:
@@ -71,46 +68,29 @@ def run(
     until the run has ended; Ctrl-C leaves it alone. With --array, `{lr}` among the arguments is the
     member's value of lr.
     """
-    from headway.model.job_text import read_job
-
-    if not (image or python):
-        image = os.environ.get("HEADWAY_IMAGE")
-    said = bool(image or python)
     document = {
+        **environment,
         "name": name or _name_of(program),
-        "image": image or "",
-        "python": python or ("" if said else NEWEST),
         "command": _command(program, arguments, workdir),
         "resources": {"gpus": int(gpus) if re.fullmatch(r"[0-9]{1,9}", gpus) else gpus},
         "workdir": str(workdir),
-        "requirements": requirements,
     }
     read = read_job(json.dumps(document), filename="command line", overrides=overrides)
-    array, queue = array_of(read, parameters, at_most), node or queue
+    array = array_of(read, parameters, at_most)
     with open_client() as client:
-        job = with_code(client, read.job.document())
-        if array is not None:
-            made = client.submit_array(with_array(job, array), pool=pool, queue=queue)
-        else:
-            made = client.submit(job, pool=pool, queue=queue)
-        if not (said or machine):
+        made = hand_in(client, with_code(client, read.job.document()), array, **place)
+        if environment["python"] == NEWEST and not machine:
             say(f"in {made['image']}, the newest Python that its nodes have; --image names another")
         tell(client, made, watch=not detach, machine=machine)
 
 
-NEWEST = "3"
-"""The Python of a program of which nothing is said."""
-
-
 @click.command()
 @click.argument("run_", metavar="RUN", type=RUN)
-@_overrides
+@overrides
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @as_json
 def rerun(*, run_: str, overrides: tuple[str, ...], watch: bool, machine: bool) -> None:
     """Hand in the job of a run once more, as a new run of yours, with the same code."""
-    from headway.model.job_text import read_job
-
     with open_client() as client:
         job = dict(client.run(run_)["job"]) | {"owner": ""}
         read = read_job(json.dumps(job), filename=f"run {run_}", overrides=overrides)
@@ -131,6 +111,3 @@ _STARTS = {".py": ["python", "-u"], ".sh": ["sh"]}
 
 def _name_of(program: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", Path(program).stem).lstrip("._-")[:63] or "run"
-
-
-COMMANDS = (run, rerun)

@@ -1,34 +1,31 @@
 """Commands about runs: runs, show, logs."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import Any
 
 import click
 
-from headway.cli.arrays import array_row, if_array, show_array, with_arrays
+from headway.cli.arrays import array_row, if_array, show_array, told_cancelled, told_retried
 from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
-from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
+from headway.cli.output import Json, as_json, print_json, print_table, say, start_of, told_by
+from headway.client import Client
+from headway.clock import SystemClock
+from headway.errors import EndUntold, GatewayUnreachable
+from headway.units import format_duration, parse_duration
 from headway.views.terminal import LogText
 
-if TYPE_CHECKING:
-    from datetime import datetime
 
-
-class Since(click.ParamType["datetime"]):
+class Since(click.ParamType[datetime]):
     """A moment: so long ago, or a date."""
 
     name = "since"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> "datetime":
+    ) -> datetime:
         """The moment that *value* means."""
-        from datetime import datetime, timedelta
-
-        from headway.clock import SystemClock
-        from headway.units import parse_duration
-
         try:
             return SystemClock().now() - timedelta(seconds=parse_duration(value))
         except (ValueError, OverflowError):
@@ -47,6 +44,13 @@ _STATES = (
     "Scheduled", "Late", "AwaitingHeadroom", "AwaitingRetry", "Pending", "Running", "Paused",
     "Suspended", "Cancelling", "Completed", "Failed", "TimedOut", "Cancelled", "Crashed",
 )  # fmt: skip
+
+
+def _tell(views: list[Json]) -> None:
+    print_table(
+        ["run", "name", "owner", "state", "node", "submitted", "ran for", "progress", "why"],
+        [array_row(view) if view.get("array_id") else _run_row(view) for view in views],
+    )
 
 
 @click.command()
@@ -68,40 +72,19 @@ _STATES = (
 @click.option("--since", type=Since(), help="Only those submitted since: 2h, 3d, 2026-01-31.")
 @click.option("--name", default="", help="Only those whose name contains this.")
 @click.option("--members", is_flag=True, help="Members of arrays one by one, not an array a line.")
-@as_json
-def runs(
-    *,
-    limit: int,
-    mine: bool,
-    states: tuple[str, ...],
-    since: "datetime | None",
-    name: str,
-    members: bool,
-    machine: bool,
-) -> None:
+@told_by(_tell)
+def runs(*, limit: int, states: tuple[str, ...], members: bool, **wanted: Any) -> list[Json]:
     """List runs, newest first; an array is one line, unless states are asked for."""
     members = members or bool(states)
     with open_client() as client:
-        views = client.runs(
-            limit, name=name, states=states, since=since, mine=mine, members=members
-        )
+        views = client.runs(limit, states=states, members=members, **wanted)
         if not members:
-            views = with_arrays(views, client.arrays(limit, name=name, since=since, mine=mine))
-    views = views[:limit]
-    if machine:
-        print_json(views)
-        return
-    print_table(
-        ["run", "name", "owner", "state", "node", "submitted", "ran for", "progress", "why"],
-        [array_row(view) if view.get("array_id") else _run_row(view) for view in views],
-    )
+            views += client.arrays(limit, **wanted)
+            views.sort(key=lambda view: str(view["submitted_at"]), reverse=True)
+    return views[:limit]
 
 
-def _run_row(view: dict[str, Any]) -> list[str]:
-    from datetime import datetime
-
-    from headway.units import format_duration
-
+def _run_row(view: Json) -> list[str]:
     again = f" (attempt {view['attempt']})" if view["attempt"] > 1 else ""
     at = view["submitted_at"]
     return [
@@ -142,14 +125,13 @@ def show(run: str, machine: bool) -> None:
     say(view["url"])
 
 
-def _standing(view: dict[str, Any]) -> str:
+def _standing(view: Json) -> str:
     """How a run stands, in one line: how it ended, what it waits for, or how far it is."""
     if view["exit"]:
         return str(view["exit"]["message"])
     if view.get("waiting"):
         line = view["waiting"]
-        said = f"{line['reason']}; number {line['position']} in the queue, start {start_of(line)}"
-        return said + promise_of(line)
+        return f"{line['reason']}; number {line['position']} in the queue, start {start_of(line)}"
     if view["state"] != "Running" or "progress" not in view:
         return str(view["reason"])
     seen = view["progress"]
@@ -183,4 +165,71 @@ def logs(run: str, follow: bool, machine: bool) -> None:
         click.echo(clean.rest(), nl=False)
 
 
-COMMANDS = (runs, show, logs)
+_TOLD_WITHIN_S = 15.0
+"""The janitor of the run's node looks every five seconds."""
+_AWAY = (
+    "The Prefect server does not answer, so the ledger alone knows of it: the run is stopped, and "
+    "Prefect says so when it is back"
+)
+_NO_GATEWAY = (
+    "Where no gateway answers, an operator on the site's own machine ends a run with `headway up` "
+    "and this command again, or in Prefect: `prefect flow-run cancel ID`."
+)
+
+
+def _tell_cancelled(done: Json) -> None:
+    if "array_id" in done:
+        say(told_cancelled(done))
+    elif done["over"]:
+        how = f": {done['message']}" if done["message"] else ""
+        say(f"{done['name']}: {done['state']}{how}; it had ended before, nothing was cancelled")
+    else:
+        say(f"{done['name']}: {done['state']}{'' if done['told'] else f'. {_AWAY}'}")
+
+
+@click.command()
+@click.argument("run", type=RUN)
+@told_by(_tell_cancelled)
+def cancel(run: str) -> Json:
+    """End a run, or all members of an array; containers get their grace time.
+
+    Of several runs of one name the newest that has not ended.
+    """
+    try:
+        with open_client() as client:
+            return if_array(client.cancel_array, run) or client.cancel(run)
+    except GatewayUnreachable:
+        click.echo(_NO_GATEWAY, err=True)
+        raise
+
+
+def _tell_retried(done: Json) -> None:
+    if "array_id" in done:
+        say(told_retried(done))
+    else:
+        say(f"{done['name']}: {done['state']}, as attempt {done['attempt']}")
+
+
+@click.command()
+@click.argument("run", type=RUN)
+@told_by(_tell_retried)
+def retry(run: str) -> Json:
+    """Try a run that has ended once more, from its checkpoint, however it ended.
+
+    Of an array all members that did not end well.
+    """
+    with open_client() as client:
+        return if_array(client.retry_array, run) or _retried(client, run)
+
+
+def _retried(client: Client, run: str) -> Json:
+    """Wait until Prefect knows how the run ended: earlier, a retry would be taken for a mistake."""
+    clock = SystemClock()
+    end_s = clock.monotonic_s() + _TOLD_WITHIN_S
+    while True:
+        try:
+            return client.retry(run)
+        except EndUntold:
+            if clock.monotonic_s() > end_s:
+                raise
+            clock.sleep(0.5)

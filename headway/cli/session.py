@@ -1,20 +1,32 @@
 """Commands about runs that people work in: session, forward."""
 
 import json
-import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from headway.cli.completion import RUN
-from headway.cli.inputs import open_client
+from headway.cli.inputs import open_client, overrides
 from headway.cli.output import as_json, say
-from headway.cli.run import NEWEST
-from headway.cli.submit import INTERRUPTED, place_options, tell, with_code
-
-if TYPE_CHECKING:
-    from headway.client import Client
+from headway.cli.submit import (
+    INTERRUPTED,
+    NEWEST,
+    Environment,
+    Place,
+    environment_options,
+    place_options,
+    tell,
+    with_code,
+)
+from headway.client import Client
+from headway.client.ways import Forward, run_command
+from headway.clock import SystemClock
+from headway.errors import GatewayRefused, GatewayUnreachable, InvalidInput
+from headway.model.exec_messages import SHELL
+from headway.model.job_text import read_job
+from headway.model.session import session_port
+from headway.views.watch import outcome, state_line
 
 _PORT = click.IntRange(1, 65_535)
 _KINDS = {
@@ -46,19 +58,13 @@ _STARTING_S = 10.0
 @click.command()
 @click.argument("kind", metavar="[jupyter|shell|[PORT] -- PROGRAM …]", default="jupyter")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--image", help="Container image; or $HEADWAY_IMAGE.")
-@click.option("--python", help="In its place: 3.11, for which the site has named an image.")
-@click.option(
-    "--requirements", default="", help="File of this folder; the session gets what it lists."
-)
+@environment_options
 @click.option("--gpus", type=click.IntRange(0, 1024), default=0, help="GPUs.")
 @click.option("--idle", help="Ends unused after so long, such as 30min; the site's by default.")
 @click.option("--for", "limit", default="8h", show_default=True, help="Ends after so long anyway.")
 @click.option("--name", help="Of the run; what it starts when left out.")
 @click.option("--user-folder", is_flag=True, help="With the folders that you keep on the node.")
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a field of the job file."
-)
+@overrides
 @place_options
 @click.option("-d", "--detach", is_flag=True, help="Do not follow it: print its id.")
 @as_json
@@ -66,18 +72,14 @@ def session(
     *,
     kind: str,
     arguments: tuple[str, ...],
-    image: str | None,
-    python: str | None,
-    requirements: str,
+    environment: Environment,
     gpus: int,
     idle: str | None,
     limit: str,
     name: str | None,
     user_folder: bool,
     overrides: tuple[str, ...],
-    pool: str | None,
-    queue: str | None,
-    node: str | None,
+    place: Place,
     detach: bool,
     machine: bool,
 ) -> None:
@@ -88,19 +90,14 @@ def session(
     else, to its page once it runs. It is ended when nobody has used it for a while. With shell
     you get one there, and the session ends with it.
     """
-    from headway.model.job_text import read_job
-
-    image = image or (None if python else os.environ.get("HEADWAY_IMAGE"))
-    said = bool(image or python)
-    if kind == "jupyter" and not (said or requirements):
+    bare = environment["python"] == NEWEST and not environment["requirements"]
+    if kind == "jupyter" and bare:
         raise click.UsageError("give --image or --requirements: what has Jupyter in it")
     document = {
+        **environment,
         **_started(kind, arguments),
-        "image": image or "",
-        "python": python or ("" if said else NEWEST),
         "resources": {"gpus": gpus},
         "workdir": ".",
-        "requirements": requirements,
         "user_folder": user_folder,
         "max_runtime": limit,
     }
@@ -109,7 +106,7 @@ def session(
     read = read_job(json.dumps(document), filename="command line", overrides=overrides)
     with open_client() as client:
         job = with_code(client, read.job.document())
-        made = client.submit(job, pool=pool, queue=node or queue)
+        made = client.submit(job, **place)
         is_shell = job["session"]["shell"]
         tell(client, made, watch=not (detach or is_shell), machine=machine)
         short = made["run_id"][:8]
@@ -139,7 +136,7 @@ def _started(kind: str, arguments: tuple[str, ...]) -> dict[str, Any]:
     return {"name": "session", "command": [kind, *arguments], "session": {}}
 
 
-def _shell_in(client: "Client", run_id: str, back: str) -> int:
+def _shell_in(client: Client, run_id: str, back: str) -> int:
     """Wait for the start of a session, and open a shell in it that ends it; its exit status.
 
     Args:
@@ -147,13 +144,6 @@ def _shell_in(client: "Client", run_id: str, back: str) -> int:
         run_id: The session.
         back: How to come back to it where this command leaves it alone.
     """
-    from headway.client.exec import run_command
-    from headway.clock import SystemClock
-    from headway.credentials import find_address
-    from headway.errors import GatewayRefused, GatewayUnreachable
-    from headway.settings import read_settings
-    from headway.views.watch import outcome, state_line
-
     clock, line, refused_s = SystemClock(), "", 0.0
     try:
         while not (view := client.standing(run_id))["over"]:
@@ -161,7 +151,7 @@ def _shell_in(client: "Client", run_id: str, back: str) -> int:
                 say(line, err=True)
             if view["step"] == "train":
                 try:
-                    return run_command(find_address(read_settings()), run_id, ("sh", "-c", _SHELL))
+                    return run_command(client.address, run_id, ("sh", "-c", _SHELL))
                 except GatewayRefused:  # its container is about to start
                     refused_s += _POLL_S
                     if refused_s > _STARTING_S:
@@ -188,12 +178,6 @@ def forward(run: str, port: int | None, local_port: int | None) -> None:
     PORT is one that the job names in `ports`, or the session's own when left out. It goes on until
     Ctrl-C; the port here is open to this machine alone.
     """
-    from headway.client.forward import Forward
-    from headway.credentials import find_address
-    from headway.errors import InvalidInput
-    from headway.model.session import session_port
-    from headway.settings import read_settings
-
     with open_client() as client:
         view = client.run(run)
     if view["exit"]:
@@ -204,7 +188,7 @@ def forward(run: str, port: int | None, local_port: int | None) -> None:
         allowed = f"name one of the run's ports, which are {sorted(leased)}; it is {view['state']}"
         raise InvalidInput("port", port, allowed)
     way = Forward(
-        find_address(read_settings()),
+        client.address,
         view["run_id"],
         port,
         local_port=port if local_port is None else local_port,
@@ -217,4 +201,17 @@ def forward(run: str, port: int | None, local_port: int | None) -> None:
         way.close()
 
 
-COMMANDS = (session, forward)
+@click.command("exec", context_settings={"allow_interspersed_args": False})
+@click.argument("run", type=RUN)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def execute(ctx: click.Context, run: str, command: tuple[str, ...]) -> None:
+    """Run COMMAND in the container of a run that runs: `headway exec RUN -- nvidia-smi`.
+
+    A shell without COMMAND. It is the same user there as the run's program, within the same
+    limits. It ends with this command, and at the latest with the run; the exit status is its own.
+    """
+    with open_client() as client:
+        run_id = client.run(run)["run_id"]
+    words = command[1:] if command[:1] == ("--",) else command
+    ctx.exit(run_command(client.address, run_id, words or SHELL))

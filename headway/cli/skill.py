@@ -17,7 +17,3 @@ def skill(*, may_submit: bool) -> None:
     page = (pages / "skill.md").read_text(encoding="utf-8")
     submit = (pages / "skill_submit.md").read_text(encoding="utf-8") if may_submit else ""
     click.echo(page.replace("{{submit}}\n", f"{submit}\n"), nl=False)
-
-
-COMMANDS = (skill,)
-"""What the command line has of this file."""

@@ -1,54 +1,89 @@
 """The command that hands a job to the site."""
 
 import json
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import click
+from rich.progress import DownloadColumn
 
-from headway.cli.arrays import array_of, first_member, tell_of
+from headway.cli.arrays import array_of, tell_of
 from headway.cli.completion import NODE
 from headway.cli.inputs import (
     A_FILE,
     name_of,
     open_client,
+    overrides,
     read_job_file,
     with_places,
 )
 from headway.cli.output import (
+    Columns,
+    Json,
     as_json,
     print_changes,
     print_json,
+    print_rows,
     print_table,
-    promise_of,
+    progress_bar,
     say,
     start_of,
 )
-
-if TYPE_CHECKING:
-    from headway.client import Client
-    from headway.model.array import Array
-
+from headway.client import Client
+from headway.clock import SystemClock
+from headway.code.folder import INCLUDE, left_behind
+from headway.model.array import Array, member_job
+from headway.units import format_duration, format_size
+from headway.views.watch import watch_array, watch_run
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
 
-_PLACE = (
-    click.option("--pool", help="Work pool, where the site has several."),
-    click.option("--queue", help="Work queue of the pool; its priority decides who goes first."),
-    click.option("--node", type=NODE, help="Run on this node and nowhere else."),
-)
+NEWEST = "3"
+"""The Python of a program of which nothing is said."""
+Place = dict[str, str | None]
+"""Work pool and queue, as the client takes them."""
+Environment = dict[str, str]
+"""The fields of a job that say in what its program starts."""
 _Command = Callable[..., None]
 
 
 def place_options(command: _Command) -> _Command:
-    """Give *command*, which hands in a job, the options by which it is said where that goes."""
-    for option in reversed(_PLACE):
-        command = option(command)
-    return command
+    """Give *command*, which hands in a job, the options that say where it goes, as ``place``."""
+
+    @click.option("--pool", help="Work pool, where the site has several.")
+    @click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
+    @click.option("--node", type=NODE, help="Run on this node and nowhere else.")
+    @wraps(command)
+    def placed(*, pool: str | None, queue: str | None, node: str | None, **options: Any) -> None:
+        command(place={"pool": pool, "queue": node or queue}, **options)
+
+    return placed
+
+
+def environment_options(command: _Command) -> _Command:
+    """Give *command* the options that say in what its program starts, as ``environment``."""
+
+    @click.option("--image", help="Container image; or $HEADWAY_IMAGE.")
+    @click.option("--python", help="In its place: 3.11, for which the site has named an image.")
+    @click.option(
+        "--requirements", default="", help="File of the folder; the program gets what it lists."
+    )
+    @wraps(command)
+    def with_environment(
+        *, image: str | None, python: str | None, requirements: str, **options: Any
+    ) -> None:
+        image = image or ("" if python else os.environ.get("HEADWAY_IMAGE", ""))
+        python = python or ("" if image else NEWEST)
+        fields = {"image": image, "python": python, "requirements": requirements}
+        command(environment=fields, **options)
+
+    return with_environment
 
 
 @click.command()
@@ -63,7 +98,7 @@ def place_options(command: _Command) -> _Command:
 )
 @click.option("--at-most", type=click.IntRange(1), help="Members of the array that run at once.")
 @click.option("--after", metavar="RUN", help="Start when that run has ended well.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
+@overrides
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @click.option("--key", help="Submitting twice with one key gives one run.")
 @place_options
@@ -79,9 +114,7 @@ def submit(
     overrides: tuple[str, ...],
     watch: bool,
     key: str | None,
-    pool: str | None,
-    queue: str | None,
-    node: str | None,
+    place: Place,
     dry_run: bool,
     machine: bool,
 ) -> None:
@@ -92,27 +125,31 @@ def submit(
         overrides = (f"after={json.dumps({'run': after})}", *overrides)
     read = read_job_file(job_file, overrides)
     array = array_of(read, (*parameters, *more), at_most)
-    job, queue = read.job.document(), node or queue
+    job = read.job.document()
     with open_client() as client:
         with with_places(read):
             if dry_run:
                 if array is not None:
-                    job = first_member(job, array)
-                view = client.rehearse(job, pool=pool, queue=queue)
+                    job = member_job(job, array.parameters(1))
+                view = client.rehearse(job, **place)
                 if machine:
                     print_json(view)
                 else:
                     _say_what_would_happen(view, 1 if array is None else array.size)
                 return
             job = with_code(client, with_folder(job, job_file))
-            if array is not None:
-                made = client.submit_array(with_array(job, array), key=key, pool=pool, queue=queue)
-            else:
-                made = client.submit(job, key=key, pool=pool, queue=queue)
+            made = hand_in(client, job, array, key=key, **place)
         tell(client, made, watch=watch, machine=machine)
 
 
-def tell(client: "Client", made: dict[str, Any], *, watch: bool, machine: bool) -> None:
+def hand_in(client: Client, job: Json, array: Array | None, **how: str | None) -> Json:
+    """Hand in *job*, or each member of *array*; *how* is as for `Client.submit`."""
+    if array is None:
+        return client.submit(job, **how)
+    return client.submit_array(job | {"array": array.document()}, **how)
+
+
+def tell(client: Client, made: Json, *, watch: bool, machine: bool) -> None:
     """Say what was handed in, a run or an array; with *watch* follow it, and exit as it did."""
     if machine and not watch:
         print_json(made)
@@ -129,15 +166,8 @@ def tell(client: "Client", made: dict[str, Any], *, watch: bool, machine: bool) 
         sys.exit(_watch(client, made, machine=machine))
 
 
-def with_array(job: dict[str, Any], array: "Array") -> dict[str, Any]:
-    """*job* as it is handed in once for each member of *array*."""
-    return job | {"array": array.document()}
-
-
-def with_folder(job: dict[str, Any], job_file: BinaryIO) -> dict[str, Any]:
+def with_folder(job: Json, job_file: BinaryIO) -> Json:
     """*job* whose working directory, if it has one, is found from here: it lies by its file."""
-    from pathlib import Path
-
     name = name_of(job_file)
     if not job["workdir"] or name == "-":
         return job
@@ -147,16 +177,11 @@ def with_folder(job: dict[str, Any], job_file: BinaryIO) -> dict[str, Any]:
 _SAID_LEFT = 4
 
 
-def with_code(client: "Client", job: dict[str, Any]) -> dict[str, Any]:
+def with_code(client: Client, job: Json) -> Json:
     """*job* once its folder was sent, with a bar of how far that is on a terminal.
 
     Said beforehand is what of it stays behind, which a program may look for in vain.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
-
-    from headway.code.folder import INCLUDE, left_behind
-
     if (workdir := job.get("workdir")) and (left := left_behind(Path(str(workdir)))):
         more = f" and {len(left) - _SAID_LEFT} more" if len(left) > _SAID_LEFT else ""
         names = f"{', '.join(left[:_SAID_LEFT])}{more}"
@@ -166,11 +191,7 @@ def with_code(client: "Client", job: dict[str, Any]) -> dict[str, Any]:
             err=True,
         )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    with progress_bar(DownloadColumn()) as bar:
         task = bar.add_task("sending code", total=None, visible=False)
 
         def sent(done_bytes: int, of_bytes: int) -> None:
@@ -179,19 +200,13 @@ def with_code(client: "Client", job: dict[str, Any]) -> dict[str, Any]:
         return client.with_code(job, sent=sent)
 
 
-def _watch(client: "Client", made: dict[str, Any], *, machine: bool) -> int:
-    from headway.clock import SystemClock
-
+def _watch(client: Client, made: Json, *, machine: bool) -> int:
+    is_run = "run_id" in made
     try:
-        if "run_id" not in made:
-            from headway.views.watch_array import watch_array
-
-            return watch_array(client, made["array_id"], SystemClock(), machine=machine)
-        from headway.views.watch import watch_run
-
-        return watch_run(client, made["run_id"], SystemClock(), machine=machine)
+        if is_run:
+            return watch_run(client, made["run_id"], SystemClock(), machine=machine)
+        return watch_array(client, made["array_id"], SystemClock(), machine=machine)
     except KeyboardInterrupt:
-        is_run = "run_id" in made
         short = made["run_id" if is_run else "array_id"][:8]
         click.echo(
             f"the {'run' if is_run else 'array'} goes on; `headway show {short}` tells how it "
@@ -202,9 +217,7 @@ def _watch(client: "Client", made: dict[str, Any], *, machine: bool) -> int:
         return INTERRUPTED
 
 
-def _say_what_would_happen(view: dict[str, Any], members: int) -> None:
-    from headway.units import format_size
-
+def _say_what_would_happen(view: Json, members: int) -> None:
     if members > 1:
         say(f"the first of its {members} members; the others follow as places come free:")
 
@@ -216,48 +229,29 @@ def _say_what_would_happen(view: dict[str, Any], members: int) -> None:
             ["image", view["image"] or "–"],
             ["starts", view["reason"]],
             ["position", str(view["position"] or "behind those that are planned for")],
-            [
-                "expected",
-                start_of(view) + promise_of(view),
-            ],
-            [
-                "runtime",
-                _runtime(said)
-                if view["runtime_known"]
-                else "not known: nothing like it, and nothing else, has run here",
-            ],
+            ["expected", start_of(view)],
+            ["runtime", _runtime(said) if view["runtime_known"] else _UNKNOWN],
             ["host memory", f"{format_size(view['needs_host_memory_bytes'])}, {basis}"],
             ["each GPU", _each_gpu(view)],
-            ["cost", "–" if said["cost"] is None else f"{said['cost']:.4f}"],
+            ["cost", _cost(said)],
             ["rests on", said["basis"]],
         ],
     )
     if sizes := view["sizes"]:
         click.echo(f"\nits size is left open, {sizes[0]['size']} to {sizes[-1]['size']}:")
-        print_table(
-            ["size", "runtime", "cost"],
-            [
-                [
-                    each["size"],
-                    "not known" if each["runtime_s"] is None else _runtime(each),
-                    "–" if each["cost"] is None else f"{each['cost']:.4f}",
-                ]
-                for each in sizes
-            ],
-        )
+        print_rows(_SIZES, sizes)
     if view["changes"]:
         print_changes(view["changes"], "with one of these it would start earlier:")
 
 
-def _runtime(said: Mapping[str, Any]) -> str:
-    from headway.units import format_duration
-
+def _runtime(said: Json) -> str:
     middle, low, high = (
         format_duration(said[key] or 0) for key in ("runtime_s", "runtime_low_s", "runtime_high_s")
     )
     return f"{middle} ({low} to {high})"
 
 
+_UNKNOWN = "not known: nothing like it, and nothing else, has run here"
 _BASES = {
     "declared": "as declared",
     "predicted": "as runs like it have shown",
@@ -267,9 +261,11 @@ _BASES = {
 """Where a number of a demand comes from, for people."""
 
 
-def _each_gpu(view: Mapping[str, Any]) -> str:
-    from headway.units import format_size
+def _cost(said: Json) -> str:
+    return "–" if said["cost"] is None else f"{said['cost']:.4f}"
 
+
+def _each_gpu(view: Json) -> str:
     if not view["needs_gpus"]:
         return "–"
     size = format_size(view["needs_gpu_memory_bytes"]) if view["needs_gpu_memory_bytes"] else ""
@@ -277,4 +273,8 @@ def _each_gpu(view: Mapping[str, Any]) -> str:
     return f"{whole}, {_BASES[view['gpu_memory_basis']]}"
 
 
-COMMANDS = (submit,)
+_SIZES: Columns = {
+    "size": "size",
+    "runtime": lambda each: "not known" if each["runtime_s"] is None else _runtime(each),
+    "cost": _cost,
+}

@@ -3,9 +3,13 @@
 from contextlib import suppress
 
 import click
+from rich.console import Console
+from rich.live import Live
 
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json
+from headway.clock import SystemClock
+from headway.views.top import picture
 
 
 @click.command()
@@ -14,12 +18,6 @@ from headway.cli.output import as_json, print_json
 @as_json
 def top(once: bool, interval: float, machine: bool) -> None:
     """Nodes, GPUs, runs and the queue, live; leave with Ctrl-C."""
-    from rich.console import Console
-    from rich.live import Live
-
-    from headway.clock import SystemClock
-    from headway.views.top import picture
-
     console = Console()
     with open_client() as client:
         if machine:
@@ -35,6 +33,3 @@ def top(once: bool, interval: float, machine: bool) -> None:
             while True:
                 SystemClock().sleep(interval)
                 live.update(picture(client.top()), refresh=True)
-
-
-COMMANDS = (top,)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from headway.cli.inputs import open_client
+from headway.cli.inputs import OUTPUT, open_client
 from headway.cli.output import as_json, print_json, print_table, say
+from headway.views.tables import HEADINGS, usage_cells, usage_csv
 
 
 @click.command()
@@ -14,25 +15,13 @@ from headway.cli.output import as_json, print_json, print_table, say
 @click.option("--month", default=None, metavar="YYYY-MM", help="The present one if not set.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option(
-    "--picture",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a PNG of the hours of each team into this file.",
+    "--picture", type=OUTPUT, help="Write a PNG of the hours of each team into this file."
 )
 @as_json
-def usage(
-    *,
-    team: str | None,
-    user: str | None,
-    month: str | None,
-    as_csv: bool,
-    picture: Path | None,
-    machine: bool,
-) -> None:
+def usage(*, as_csv: bool, picture: Path | None, machine: bool, **asked: str | None) -> None:
     """What teams and users held in a month: hours, cost, and what of it was not used."""
-    from headway.views.usage_table import HEADINGS, usage_cells, usage_csv
-
     with open_client() as client:
-        found = client.usage(team=team, user=user, month=month)
+        found = client.usage(**asked)
     rows = found["rows"]
     if picture is not None:
         from headway.views.charts import draw_usage
@@ -46,6 +35,3 @@ def usage(
         say(f"nothing was held from {found['since'][:10]} on")
     else:
         print_table(list(HEADINGS), [usage_cells(row) for row in (*rows, found["total"])])
-
-
-COMMANDS = (usage,)

@@ -18,12 +18,10 @@ from typing import Any, Self
 
 import httpx
 
-from headway.client.code import send_code, with_code
 from headway.client.connection import Connection, Json, path_part
 from headway.client.run import LOOK_EVERY_S, Run
-from headway.client.run_log import RunLog
-from headway.client.run_outputs import Output, OutputPlace, opened_output, output_digest
-from headway.client.uploads import Told, put_data
+from headway.client.run_files import Output, OutputPlace, RunLog, opened_output, output_digest
+from headway.client.uploads import Told, put_data, send_code, with_code
 from headway.clock import Clock, SystemClock
 from headway.code.folder import Sent
 from headway.credentials import Address, find_address
@@ -55,10 +53,10 @@ class Client:
         Without an address it is the one that commands come in at: HEADWAY_URL and HEADWAY_TOKEN,
         else that of `headway login`, else this machine's own.
         """
-        address = address or find_address(read_settings())
-        self.url = address.url
+        self.address = address or find_address(read_settings())
+        self.url = self.address.url
         self._clock = clock or SystemClock()
-        self._gateway = Connection(address, self._clock, transport)
+        self._gateway = Connection(self.address, self._clock, transport)
 
     def __enter__(self) -> Self:
         return self

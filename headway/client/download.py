@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from headway.client.run_outputs import OutputPlace
+from headway.client.run_files import OutputPlace
 from headway.clock import Clock
 from headway.durable import replace_file
 from headway.errors import GatewayUnreachable, HeadwayError, InvalidInput

@@ -5,19 +5,18 @@ for it: none that happened is missing there.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 from uuid import uuid4
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from headway.errors import EndUntold, InvalidInput, SiteRefused, SiteUnreachable
-from headway.gateway.cancel import cancel_in_ledger
+from headway.errors import EndUntold, InvalidInput, LeaseLost, SiteRefused, SiteUnreachable
 from headway.gateway.door import Submitter
 from headway.gateway.job_data import claim_uploads
 from headway.gateway.prefect_calls import team_tag
-from headway.gateway.run_lookup import check_own, check_owner, find_run, find_to_cancel, seen_team
-from headway.gateway.session_shell import refuse_shell
+from headway.gateway.runs import check_own, check_owner, find_run, find_to_cancel, seen_team
 from headway.gateway.submit import (
     claim_code,
     job_of,
@@ -25,14 +24,16 @@ from headway.gateway.submit import (
     refuse_missing,
     rehearse,
 )
+from headway.ledger import Ledger
 from headway.ledger.audit_log import Act
 from headway.ledger.calls import scheduler_of
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller
 from headway.model.job_text import JobText
-from headway.model.run import CANCELLED_BY_USER, RunState
+from headway.model.run import CANCELLED_BY_USER, Exit, ExitKind, Measurement, RunState, cancelled_by
 from headway.model.session import serves_port, session_link
 from headway.policy.admission import too_many_waiting
+from headway.policy.base_image import without_engine
 from headway.prefect.client import PrefectServer
 from headway.scheduler.limits import read_gates
 from headway.site import Site
@@ -241,3 +242,67 @@ def note_act(
 ) -> None:
     """Note what *caller* is about to do, before Prefect is asked for it."""
     site.ledger.audit_log.write(Act(caller.user, act, subject, details or {}))
+
+
+_TRIES = 5
+"""The run may be granted, requeued or released between the look and the write."""
+
+
+def cancel_in_ledger(ledger: Ledger, run_id: str, message: str) -> Exit:
+    """End a run as cancelled; the first end counts.
+
+    The janitor of the run's node stops its container, and tells Prefect as soon as that answers.
+
+    Args:
+        ledger: The site's.
+        run_id: A run that a worker has seen.
+        message: Says who asked.
+
+    Returns:
+        How the run has ended, which may have happened meanwhile.
+
+    Raises:
+        LeaseLost: It changed hands between each look and the write after it.
+    """
+    exit_ = Exit(ExitKind.CANCELLED, None, cancelled_by(message))
+    for _ in range(_TRIES - 1):
+        with suppress(LeaseLost):
+            return _end(ledger, run_id, exit_)
+    return _end(ledger, run_id, exit_)
+
+
+def _end(ledger: Ledger, run_id: str, exit_: Exit) -> Exit:
+    fence = ledger.runs.get(run_id).fence(ledger.leases.of_run(run_id))
+    return ledger.runs.finish(fence, exit_, Measurement())
+
+
+def refuse_shell(site: Site, read: JobText, *, pool: str, queue: str) -> None:
+    """Refuse a session that is a shell where all nodes run programs without a container engine.
+
+    Args:
+        site: Where.
+        read: The job.
+        pool: The work pool it goes to.
+        queue: Its work queue; one of a node's name binds it to that node.
+
+    Raises:
+        InvalidInput: None of them can; says which nodes of the site do.
+    """
+    session = read.job.session
+    if session is None or not session.shell:
+        return
+    records = site.ledger.nodes.all()
+    of_pool = [each for each in records if each.node.pool == pool]
+    able = [each for each in of_pool if each.node.name == queue] or of_pool
+    lacks = {
+        each.node.name for each in records if each.reading and without_engine(each.reading.pythons)
+    }
+    if not able or not lacks.issuperset(each.node.name for each in able):
+        return
+    others = [each.node for each in records if each.node.name not in lacks]
+    where = ", ".join(f"{node.name} in pool {node.pool}" for node in others)
+    allowed = (
+        f"{', '.join(each.node.name for each in able)} run programs without a container engine, "
+        f"where no shell can be opened beside them; the nodes that have one: {where or 'none'}"
+    )
+    raise InvalidInput("session.shell", True, allowed, where=read.place("session.shell"))

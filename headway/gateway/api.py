@@ -9,21 +9,23 @@ from fastapi import APIRouter, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from headway.errors import NotAllowed
 from headway.estimate.choice import Prefer
 from headway.estimate.choice import document as option_document
 from headway.gateway.door import Operator, Watcher
 from headway.gateway.estimate import estimate_options
-from headway.gateway.runs import of_caller
+from headway.gateway.runs import of_caller, seen_team
 from headway.gateway.submit import job_of, limit, refuse_impossible
 from headway.model.access import Caller
 from headway.model.trace import Trace
+from headway.node.apart import apart
 from headway.site import Site
-from headway.views.load_document import load_document
 from headway.views.metrics import exposition
-from headway.views.node_document import node_shown
+from headway.views.node_document import load_document, node_shown
 from headway.views.queue_document import array_lines, line_views
 from headway.views.site_snapshot import site_snapshot
 from headway.views.top import document
+from headway.views.usage import usage_document
 
 Pool = Annotated[
     str,
@@ -125,3 +127,46 @@ def _of_caller(site: Site, nodes: list[dict[str, Any]], caller: Caller) -> list[
     known = site.ledger.runs.of([run for node in nodes for run in node["runs"]])
     seen = {run_id for run_id, record in known.items() if caller.sees(record.team)}
     return [node | {"runs": [run for run in node["runs"] if run in seen]} for node in nodes]
+
+
+_Name = Annotated[str | None, Field(max_length=63, pattern=r"^[^\x00]*$")]
+
+
+def usages(site: Site) -> APIRouter:
+    """The routes of *site* about usage: a member sees its own team's, an operator all."""
+    router = APIRouter()
+
+    @router.get("/usage")
+    def usage(
+        caller: Watcher, team: _Name = None, user: _Name = None, month: _Name = None
+    ) -> dict[str, Any]:
+        """What users held in a month: hours, cost, and what of it was not used."""
+        return usage_document(site, team=_asked_team(caller, team), user=user, month=month)
+
+    @router.get("/usage.png", response_class=Response)
+    async def picture(
+        caller: Watcher, team: _Name = None, user: _Name = None, month: _Name = None
+    ) -> Response:
+        """The hours of each team as a picture."""
+        asked = _asked_team(caller, team)
+        drawn = await apart(site, caller.team, _drawn, asked, user, month)
+        return Response(drawn, media_type="image/png")
+
+    return router
+
+
+def _drawn(site: Site, team: str | None, user: str | None, month: str | None) -> bytes:
+    from headway.views.charts import draw_usage  # noqa: PLC0415 - matplotlib takes a second
+
+    return draw_usage(usage_document(site, team=team, user=user, month=month)["rows"])
+
+
+def _asked_team(caller: Caller, team: str | None) -> str | None:
+    """The team that is asked about; every team for None, where *caller* sees them.
+
+    Raises:
+        NotAllowed: It is another one's.
+    """
+    if team is not None and not caller.sees(team):
+        raise NotAllowed("this token sees the usage of its own team alone; leave the team out")
+    return team if team is not None else seen_team(caller)

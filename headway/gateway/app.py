@@ -10,21 +10,17 @@ from fastapi.responses import HTMLResponse
 
 from headway.errors import HeadwayError
 from headway.gateway.actions import actions
-from headway.gateway.api import reads
+from headway.gateway.api import reads, usages
 from headway.gateway.arrays import arrays_of
 from headway.gateway.bodies import StrictBodies
-from headway.gateway.code import CODE_PATHS, code_of
 from headway.gateway.door import Door
-from headway.gateway.exec import exec_in
-from headway.gateway.pages import LOGIN, pages
-from headway.gateway.ports import ports_of
+from headway.gateway.pages import LOGIN, pages, site_page
+from headway.gateway.ports import exec_in, ports_of
 from headway.gateway.proxy import prefects_api
 from headway.gateway.refusals import invalid, refused
 from headway.gateway.run_files import run_files
 from headway.gateway.runs import runs_of
-from headway.gateway.site_page import site_page
-from headway.gateway.uploads import UPLOAD_PATHS, uploads_of
-from headway.gateway.usage import usages
+from headway.gateway.uploads import CODE_PATHS, UPLOAD_PATHS, code_of, uploads_of
 from headway.prefect.client import PrefectServer
 from headway.site import Site
 

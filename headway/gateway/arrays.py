@@ -10,16 +10,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from headway.errors import InvalidInput
 from headway.gateway.actions import (
     SubmitRequest,
+    cancel_in_ledger,
     checked,
     note_act,
     refuse_too_many,
     why_no_retry,
 )
-from headway.gateway.cancel import cancel_in_ledger
 from headway.gateway.door import Submitter, Watcher
 from headway.gateway.job_data import claim_uploads
-from headway.gateway.run_lookup import check_owner, seen_team
-from headway.gateway.runs import Limit, Mine, Name, Since
+from headway.gateway.runs import Limit, Mine, Name, Since, check_owner, seen_team
 from headway.gateway.submit import claim_code
 from headway.ledger.records import ArrayRecord
 from headway.model.access import Caller
@@ -31,8 +30,7 @@ from headway.model.yaml_document import MAX_TEXT_BYTES
 from headway.prefect.client import PrefectServer
 from headway.site import Site
 from headway.units import format_size
-from headway.views.array_curves import curves_document
-from headway.views.array_document import array_views, members_document
+from headway.views.array_document import array_views, curves_document, members_document
 
 _NOT_ENDED = (RunState.WAITING, RunState.CLAIMED, RunState.RUNNING)
 _RETRIED_AT_ONCE = 50

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -16,10 +16,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from headway import pinning
+from headway.credentials import GatewayPlace, note_gateway
 from headway.errors import InvalidInput
+from headway.ledger import Ledger
 from headway.node.certificate import CertificateFiles, keep_self_signed
-from headway.pinning import reached_by_itself
+from headway.pinning import EVERYWHERE, LOOPBACK, reached_by_itself
 from headway.settings import Settings
+from headway.site import GATEWAY, Site
+from headway.this_node import os_user
 
 _NAME = re.compile(r"[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*")
 _MOST_CHARACTERS = 253
@@ -127,3 +131,35 @@ def _plain(name: str) -> str:
     """*name* as a certificate has it."""
     general = _general(name)
     return str(general.value)
+
+
+def announce(
+    site: Site, *, host: str, port: int, name: str, own: Certificate | None, given: Path | None
+) -> None:
+    """Note that the gateway of *site* is bound to *host*.
+
+    Args:
+        site: The site.
+        host: The address that it is bound to.
+        port: The port there.
+        name: The first by which users ask it.
+        own: The site's own certificate, by which it is recognised.
+        given: Another one in its place, which machines are expected to trust anyway.
+    """
+    pem = own.path.read_text() if own is not None else None
+    scheme = "https" if own is not None or given is not None else "http"
+    here = name if given is not None else reached_by_itself(host)
+    note_gateway(site.settings, GatewayPlace(f"{scheme}://{here}:{port}", pem))
+    elsewhere = name
+    if own is not None:
+        address = site.settings.address
+        elsewhere = host if host != EVERYWHERE else address if address in own.names else name
+    reachable = GatewayPlace(f"{scheme}://{elsewhere}:{port}", pem)
+    told = {} if host in LOOPBACK else asdict(reachable)
+    site.ledger.settings.put(GATEWAY, told, actor=os_user())
+
+
+def announced(ledger: Ledger) -> GatewayPlace | None:
+    """Where other machines reach the site's gateway; None while it stays on its own machine."""
+    told = ledger.settings.get(GATEWAY)
+    return GatewayPlace(**told) if told else None

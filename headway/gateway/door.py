@@ -15,7 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.clock import Clock
 from headway.errors import HeadwayError, NotAllowed, TokenRefused, TooManyRequests
-from headway.gateway.origin import foreign_page
 from headway.gateway.refusals import refusal
 from headway.ledger import Ledger
 from headway.model import access
@@ -313,3 +312,29 @@ OfANode = Annotated[Caller, Depends(Allowed(access.Scope.NODE))]
 Watcher = Annotated[Caller, Depends(Allowed(access.Scope.WATCH))]
 Submitter = Annotated[Caller, Depends(Allowed(access.Scope.SUBMIT))]
 Operator = Annotated[Caller, Depends(Allowed(access.Scope.OPERATE))]
+
+
+_READS = frozenset({"GET", "HEAD"})
+_OWN = frozenset({"same-origin", "none"})
+
+
+def foreign_page(method: str, headers: Mapping[str, str], *, by_cookie: bool) -> str:
+    """Why a request comes from a page of another origin; empty when it does not.
+
+    Args:
+        method: Of the request, such as ``POST``.
+        headers: Of the request, by lower-case names.
+        by_cookie: Whether a cookie says who asks. A browser sends it whatever page asked, so a
+            request that changes something then has to name its page.
+    """
+    reads = method in _READS
+    fetched = headers.get("sec-fetch-site", "none")
+    if fetched not in _OWN and not (reads and headers.get("sec-fetch-mode") == "navigate"):
+        return f"a page of another origin ({fetched}) asks"
+    origin = headers.get("origin")
+    if origin is None:
+        return "a browser that does not say which page asks" if by_cookie and not reads else ""
+    host = headers.get("host", "")
+    if origin.lower() in {f"http://{host}".lower(), f"https://{host}".lower()}:
+        return ""
+    return f"the page {origin} asks"

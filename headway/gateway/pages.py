@@ -1,8 +1,10 @@
 """Pages for browsers: the login, and Prefect's own, which find the API behind the gateway."""
 
+import hashlib
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -13,7 +15,6 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from headway.errors import NotAllowed, SiteUnreachable, TokenRefused
 from headway.gateway.door import COOKIE, PER_ADDRESS, Buckets
-from headway.gateway.site_page import SITE_PAGE
 from headway.model.access import looks_like_token, token_digest
 from headway.node.shares import in_thread
 from headway.pinning import LOOPBACK
@@ -118,3 +119,52 @@ def _page(said: str, status: int = 200) -> HTMLResponse:
     return HTMLResponse(
         _FORM.format(said=said), status, {**_HEADERS, **own, "Cache-Control": "no-store"}
     )
+
+
+SITE_PAGE = "/headway"
+_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' blob: data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    # Asked for anew each time, answered with 304: no page of before an upgrade stays.
+    "Cache-Control": "no-cache",
+}
+
+
+def page_files() -> dict[str, bytes]:
+    """The files of the page by name."""
+    folder = resources.files("headway.gateway") / "page"
+    return {
+        each.name: each.read_bytes()
+        for each in folder.iterdir()
+        if each.name.rpartition(".")[2] in _KINDS
+    }
+
+
+def site_page() -> APIRouter:
+    """The routes of the page. What it shows comes from the API, by the caller's own token."""
+    router = APIRouter(include_in_schema=False)
+    files = page_files()
+    tags = {name: f'"{hashlib.sha256(data).hexdigest()[:32]}"' for name, data in files.items()}
+
+    @router.get(SITE_PAGE)
+    async def page(request: Request) -> Response:
+        return answer(request, "index.html")
+
+    @router.get(f"{SITE_PAGE}/{{name}}")
+    async def file(request: Request, name: str) -> Response:
+        if name not in files:
+            raise NotAllowed(f"the page has no file of this name; it is at {SITE_PAGE}")
+        return answer(request, name)
+
+    def answer(request: Request, name: str) -> Response:
+        headers = _PAGE_HEADERS | {"ETag": tags[name]}
+        if request.headers.get("if-none-match") == tags[name]:
+            return Response(status_code=304, headers=headers)
+        kind = _KINDS[name.rpartition(".")[2]]
+        return Response(files[name], headers=headers, media_type=f"{kind}; charset=utf-8")
+
+    return router

@@ -30,10 +30,12 @@ from headway.gateway.prefect_calls import (
     without_content,
     without_settings,
 )
-from headway.gateway.prefect_form import plain_values
-from headway.gateway.run_lookup import seen_team
+from headway.gateway.runs import seen_team
 from headway.model.access import Caller, Scope
+from headway.model.document import Path, dotted
 from headway.model.run import CANCELLED_BY_USER, RunState
+from headway.model.strict_json import read_strict
+from headway.model.yaml_document import MAX_DEPTH
 from headway.node.shares import TeamLimiters
 from headway.prefect.client import PrefectServer
 from headway.site import Site
@@ -202,3 +204,51 @@ def _scheduled_time(state: object) -> object:
     """When a run that is created in *state* is to start, if that says so."""
     details = state.get("state_details") if isinstance(state, Mapping) else None
     return details.get("scheduled_time") if isinstance(details, Mapping) else None
+
+
+_KIND = "__prefect_kind"
+
+
+def plain_values(value: object, path: Path = ()) -> Any:
+    """*value*, which lies at *path* of the form, with all that is wrapped in it unwrapped.
+
+    A field that was left empty is left out.
+
+    Raises:
+        InvalidInput: What stands there as JSON is none, or it is too deep.
+        NotAllowed: It is a template or a variable: what is in those is the operators'.
+    """
+    if len(path) > MAX_DEPTH:
+        raise InvalidInput(dotted(path[:2]), "deeper", f"nest at most {MAX_DEPTH} levels deep")
+    if isinstance(value, Mapping):
+        if _KIND in value:
+            return _unwrapped(value, path)
+        return {
+            key: plain_values(below, (*path, key))
+            for key, below in value.items()
+            if not _is_empty(below)
+        }
+    if isinstance(value, list):
+        return [
+            plain_values(below, (*path, position))
+            for position, below in enumerate(value)
+            if not _is_empty(below)
+        ]
+    return value
+
+
+def _is_empty(value: object) -> bool:
+    return isinstance(value, Mapping) and _KIND in value and "value" not in value
+
+
+def _unwrapped(wrapped: Mapping[str, Any], path: Path) -> Any:
+    kind, value = wrapped[_KIND], wrapped.get("value")
+    if kind not in ("none", "json"):
+        name = dotted(path) or "parameters"
+        raise NotAllowed(f"{name} is of the kind {kind}; give its value itself, or JSON")
+    if kind == "json" and isinstance(value, str):
+        try:
+            return read_strict(value.encode())
+        except InvalidInput as error:
+            raise InvalidInput(dotted(path), error.value, error.allowed) from None
+    return plain_values(value, (*path, "value"))

@@ -9,62 +9,32 @@ from fastapi.responses import JSONResponse
 
 from headway.errors import (
     EndUntold,
-    ExecRefused,
     HeadwayError,
     InvalidInput,
-    LedgerUnreachable,
-    NodeSilent,
-    NotAllowed,
-    OutputMissing,
-    PortClosed,
     RunUnknown,
-    SiteUnreachable,
-    StoreFailed,
     TokenRefused,
     TooManyRequests,
     shown,
 )
 
-_STATUSES: tuple[tuple[type[HeadwayError], int], ...] = (
-    (TokenRefused, 401),
-    (NotAllowed, 403),
-    (RunUnknown, 404),
-    (EndUntold, 409),
-    (PortClosed, 409),
-    (ExecRefused, 409),
-    (OutputMissing, 404),
-    (InvalidInput, 422),
-    (TooManyRequests, 429),
-    (LedgerUnreachable, 503),
-    (SiteUnreachable, 503),
-    (NodeSilent, 503),
-    (StoreFailed, 503),
-)
-
 
 def refusal(error: HeadwayError) -> JSONResponse:
     """The answer for *error*."""
-    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
     headers = {}
     if isinstance(error, TokenRefused):
         headers["WWW-Authenticate"] = "Bearer"
     elif isinstance(error, TooManyRequests):
         headers["Retry-After"] = str(math.ceil(error.wait_s))
-    return JSONResponse(
-        {"detail": str(error), **_values(error)}, status_code=status, headers=headers
-    )
+    content = {"detail": str(error), **_values(error)}
+    return JSONResponse(content, status_code=error.http_status, headers=headers)
 
 
 def _values(error: HeadwayError) -> dict[str, Any]:
     """What a client needs to make the same error of the answer."""
     match error:
         case InvalidInput():
-            value = _plain(error.value)
-            return {
-                "field": _plain(error.field),
-                "value": value,
-                "allowed": error.allowed + error.also,
-            }
+            field, value = _plain(error.field), _plain(error.value)
+            return {"field": field, "value": value, "allowed": error.allowed + error.also}
         case RunUnknown():
             return {"run": _plain(error.run)}
         case EndUntold():

@@ -8,7 +8,7 @@ from headway.scheduler.planning import read_pool
 from headway.scheduler.playing import play
 from headway.scheduler.why import why
 from headway.site import Site
-from headway.views.why_document import why_text
+from headway.views.queue_document import why_text
 
 
 class Explained(NamedTuple):

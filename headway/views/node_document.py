@@ -12,6 +12,8 @@ from headway.model.node import GpuReading
 from headway.model.staged import CacheUse
 from headway.policy.headroom import gpu_bytes_of_runs
 from headway.scheduler.snapshot import as_heard
+from headway.site import Site
+from headway.units import HOUR_S, MINUTE_S
 from headway.views.fields import iso_time
 
 
@@ -83,3 +85,18 @@ def _used_by_runs(seen: GpuReading) -> int | None:
     if any(each.run_id and each.memory_bytes is None for each in seen.processes):
         return None
     return sum(gpu_bytes_of_runs(seen).values())
+
+
+HOST = "host"
+"""The key of the CPUs, beside the uuids of the GPUs."""
+
+
+def load_document(site: Site) -> dict[str, Any]:
+    """Of each node of *site*, the share of its CPUs' and of each GPU's time in use: last hour."""
+    recent = site.ledger.telemetry.recent(period_s=int(MINUTE_S), last_s=HOUR_S)
+    nodes: dict[str, dict[str, list[list[Any]]]] = {}
+    for name, points in recent.items():
+        of_node = nodes.setdefault(name, {})
+        for each in points:
+            of_node.setdefault(each.gpu or HOST, []).append([iso_time(each.at), each.busy_frac])
+    return {"period_s": MINUTE_S, "nodes": nodes}

@@ -15,14 +15,12 @@ from headway.model.run_warning import RunWarning
 from headway.site import Site
 from headway.units import format_duration, format_size
 from headway.views.array_document import array_views
-from headway.views.array_table import array_counts
 from headway.views.fields import fields
 from headway.views.node_document import node_shown
-from headway.views.node_table import state_text
 from headway.views.queue_document import array_lines, line_views
-from headway.views.queue_table import start_text, waiting_name
 from headway.views.run_document import warning_view
 from headway.views.site_snapshot import RunProgress, progress_of_runs
+from headway.views.tables import array_counts, start_text, state_text, waiting_name
 
 _BAR_CELLS = 12
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from headway.errors import SiteUnreachable
-from headway.gateway.run_lookup import Filter, list_runs
+from headway.gateway.runs import Filter, list_runs
 from headway.ledger import Ledger
 from headway.model.access import Caller, Scope
 from headway.model.array import Array
@@ -93,7 +93,7 @@ def test_pages_have_every_run_once_while_others_come_and_go(ledger: Ledger) -> N
 def test_states_are_looked_for_among_all_runs_of_which_that_may_be_so(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.gateway.run_lookup._PAGE", 2)
+    monkeypatch.setattr("headway.gateway.runs._PAGE", 2)
     for number in range(7):
         add(ledger, f"r{number}", minute=number)
     for number, kind in ((0, ExitKind.FAILED), (1, ExitKind.OK), (2, ExitKind.TIMED_OUT)):

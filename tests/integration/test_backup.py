@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from headway.admin.database.backup import NotRestored, back_up, restore
-from headway.admin.database.choice import have_database
 from headway.admin.database.dump import DumpFailed
+from headway.admin.database.takeover import have_database
 from headway.clock import SystemClock
 from headway.errors import InvalidInput
 from headway.ledger import Ledger, hosting

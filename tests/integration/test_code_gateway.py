@@ -168,7 +168,7 @@ def test_what_does_not_arrive_is_no_code(site: Site, url: str, tmp_path: Path, m
 def test_where_a_team_has_no_more_room_what_is_unused_goes(
     site: Site, url: str, tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("headway.gateway.code.TEAM_BYTES", 100)
+    monkeypatch.setattr("headway.gateway.uploads.TEAM_BYTES", 100)
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "train.py").write_text("x" * 200)
     with client(site, url) as ours, pytest.raises(InvalidInput, match="may take 100 B"):

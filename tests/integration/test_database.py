@@ -17,8 +17,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from headway.admin.database import binaries, upgrade
-from headway.admin.database.choice import have_database
+from headway.admin.database import binaries, dump
 from headway.admin.database.own import (
     NoDatabase,
     looked_at,
@@ -27,6 +26,7 @@ from headway.admin.database.own import (
     note_database,
     start_database,
 )
+from headway.admin.database.takeover import have_database
 from headway.clock import SystemClock
 from headway.errors import LedgerUnreachable
 from headway.home import settle
@@ -241,7 +241,7 @@ def test_a_database_is_brought_to_a_newer_postgresql(
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(upgrade, "finish_upgrade", killed)
+        patched.setattr(dump, "finish_upgrade", killed)
         with pytest.raises(Killed):
             start_database(settings, CLOCK, print)
     assert not (settings.home / "database/data").exists()  # broken off between two renames

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headway.client.forward import Forward
+from headway.client.ways import Forward
 from headway.credentials import Address
 from headway.model.session import session_path
 from tests.support.site import BIN, ROOT, LiveSite, free_port, wait_for

@@ -131,7 +131,7 @@ def test_a_run_is_handed_in_followed_and_learnt_of(follower: Follower) -> None:
 
 
 def test_a_user_ends_it_wherever_it_is(follower: Follower) -> None:
-    from headway.gateway.cancel import cancel_in_ledger
+    from headway.gateway.actions import cancel_in_ledger
 
     for run_id in ("w", "r"):
         follower.enqueue(run_id, *sh("sleep 300"))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headway.errors import InvalidInput, RunUnknown
 from headway.gateway.app import HEALTH, create_app
 from headway.gateway.door import Allowed
-from headway.gateway.local_token import have_local_token
+from headway.gateway.tokens import have_local_token
 from headway.model.access import Scope
 from headway.model.lease import Demand
 from headway.model.node import Capacity, Node

@@ -12,7 +12,7 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import SiteRefused
-from headway.gateway.cancel import cancel_in_ledger
+from headway.gateway.actions import cancel_in_ledger
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.prefect_view import PrefectView

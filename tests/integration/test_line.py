@@ -42,10 +42,9 @@ from headway.scheduler.why import why
 from headway.settings import Settings
 from headway.site import LINE, Site
 from headway.this_node import adopt, heartbeat, join_site, os_user, read_node
-from headway.views.queue_document import line_views, waiting_of
-from headway.views.queue_table import start_text
+from headway.views.queue_document import line_views, waiting_of, why_view
 from headway.views.site_snapshot import progress_of_runs
-from headway.views.why_document import why_view
+from headway.views.tables import start_text
 from headway.worker.housekeeping import adopt_settings
 from headway.worker.pool import PrefectPool
 from tests.support.api import MEMBER, bearer, serving

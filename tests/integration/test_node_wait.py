@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.admin.node_wait import wait_until_unheld
+from headway.admin.node_removal import wait_until_unheld
 from headway.errors import InvalidInput
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headway.gateway.site_page import page_files
+from headway.gateway.pages import page_files
 from headway.model.telemetry import TelemetryPoint
 from tests.support.api import MEMBER, bearer, serving, site_in
 from tests.support.lived_in import NODE, populate

@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner, Result
 
-from headway.admin.database.choice import have_database
 from headway.admin.database.own import start_database
+from headway.admin.database.takeover import have_database
 from headway.admin.processes import StartFailed
 from headway.cli.main import headway
 from headway.clock import SystemClock

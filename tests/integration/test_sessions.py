@@ -19,11 +19,11 @@ from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from headway.client.forward import Forward
+from headway.client.ways import Forward
 from headway.clock import SystemClock
 from headway.credentials import Address
 from headway.errors import InvalidInput
-from headway.gateway import door, run_ports, sessions
+from headway.gateway import door, ports, sessions
 from headway.gateway.sessions import sessions_app
 from headway.ledger import Ledger
 from headway.model.access import Scope
@@ -396,7 +396,7 @@ def test_what_is_open_ends_when_its_token_is_revoked(sites, origin, gateway, mon
 
 
 def test_a_user_has_so_many_connections_and_gets_them_back(origin, ada, monkeypatch) -> None:
-    monkeypatch.setattr(run_ports, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(ports, "MOST_AT_ONCE", 1)
     page, let_in = origin + path(), 0
     deadline = time.monotonic() + 60
     while let_in < 3:

@@ -255,7 +255,7 @@ def test_what_is_retried_on_its_node_takes_the_place_of_what_was_stored(site, tm
 def test_headway_prune_by_hand_is_for_the_store_too(site, monkeypatch) -> None:
     record = run(site, 1)
     store_ended(site)
-    monkeypatch.setattr("headway.cli.site.this_site", lambda: site)
+    monkeypatch.setattr("headway.cli.prune.this_site", lambda: site)
 
     def prune(*arguments: str) -> Result:
         return CliRunner().invoke(headway, ["prune", "--store", *arguments])
@@ -268,7 +268,7 @@ def test_headway_prune_by_hand_is_for_the_store_too(site, monkeypatch) -> None:
     assert "1 of 1 removed" in prune("--keep-at-most", "1KiB", "--yes").stdout
     assert not site.ledger.stored.of_run(record.run_id)[0].is_there
     assert (site.settings.runs_dir / record.run_id).is_dir()
-    monkeypatch.setattr("headway.node.storing.store_of", lambda _: None)
+    monkeypatch.setattr("headway.cli.prune.store_of", lambda _: None)
     assert "set HEADWAY_STORE_URL" in prune("--older-than", "0s").stderr
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.admin.database import takeover
-from headway.admin.database.choice import have_database
-from headway.admin.database.takeover import NotTakenOver, old_ledger
+from headway.admin.database.takeover import NotTakenOver, have_database, old_ledger
 from headway.clock import SystemClock
 from headway.errors import LedgerError
 from headway.ledger import Ledger

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import click
 import pytest
 import uvicorn
 from click.testing import CliRunner, Result
@@ -23,8 +24,7 @@ from headway.credentials import (
     read_credentials,
 )
 from headway.errors import CertificateRefused
-from headway.gateway.announced import announced
-from headway.gateway.certificate import Certificate, make_certificate, site_certificate
+from headway.gateway.certificate import Certificate, announced, make_certificate, site_certificate
 from headway.gateway.door import Door
 from headway.ledger import Ledger
 from headway.model.access import token_digest
@@ -186,7 +186,7 @@ def test_a_token_that_lets_nobody_in_is_not_kept(site: Site, own: Certificate) -
 
 
 def test_the_token_is_no_option_of_login() -> None:
-    (command,) = (each for name, each in headway.commands.items() if name == "login")
+    _, command, _ = headway.resolve_command(click.Context(headway), ["login"])
     assert {param.name for param in command.params} == {"url", "expected", "token_stdin"}
 
 

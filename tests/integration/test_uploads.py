@@ -22,7 +22,7 @@ from headway.errors import (
 )
 from headway.gateway import uploads
 from headway.gateway.door import Buckets
-from headway.gateway.local_token import have_local_token
+from headway.gateway.tokens import have_local_token
 from headway.ledger.uploads import UPLOAD_ROW_BYTES
 from headway.model.access import Scope
 from headway.model.job_parts import Dataset

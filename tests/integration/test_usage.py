@@ -21,9 +21,8 @@ from headway.model.telemetry import TelemetryPoint
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB
-from headway.views.usage import usage_of
-from headway.views.usage_document import month_of, usage_document
-from headway.views.usage_table import COLUMNS, usage_csv
+from headway.views.tables import COLUMNS, usage_csv
+from headway.views.usage import month_of, usage_document, usage_of
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.leading import admit_in_term
 from tests.support.site import within_this_process

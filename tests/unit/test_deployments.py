@@ -5,6 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 from ruamel.yaml import YAML
 
@@ -32,8 +33,8 @@ def assert_exists(program, *arguments):
     if program == "headway":
         context = headway
         while arguments and not arguments[0].startswith("--"):
-            context = context.commands[arguments[0]]
-            arguments = arguments[1:]
+            known = click.Context(context)
+            _, context, arguments = context.resolve_command(known, list(arguments))
         context.make_context(program, list(arguments))  # refuses an option that it does not have
     else:
         assert (program, arguments[0]) == ("python", "-m")

@@ -49,7 +49,9 @@ def wrong(call: str) -> str:
         elif isinstance(command, click.Group) and WORD.fullmatch(word):
             if word not in command.commands:
                 return word
-            command = command.commands[word]
+            _, found, _ = command.resolve_command(click.Context(command), [word])
+            assert found is not None
+            command = found
     return ""
 
 
@@ -57,6 +59,12 @@ def wrong(call: str) -> str:
 def test_every_command_subcommand_and_option_exists(page):
     calls = COMMAND.findall(page.read_text())
     assert {call: wrong(call) for call in calls if wrong(call)} == {}
+
+
+def test_what_help_says_of_each_command_is_the_beginning_of_its_own_help():
+    for name, named in headway.commands.items():
+        command = headway.resolve_command(click.Context(headway), [name])[1]
+        assert named.help == command.get_short_help_str(64), name
 
 
 def test_a_command_that_is_not_there_is_found():

@@ -19,7 +19,7 @@ MAY_WRITE_IN_PLACE = {
     "cli/estimate.py",  # where a person wants a document
     "cli/usage.py",  # where a person wants a picture
     "cli/arrays.py",
-    "cli/past.py",
+    "cli/replay.py",
 }
 
 

@@ -26,19 +26,12 @@ from headway.errors import HeadwayError, InvalidInput, LedgerUnreachable
 from headway.home import settle
 from headway.ledger import Ledger, hosting
 from headway.ledger.database import SCHEMA_VERSION
-from headway.node.daemon import (
-    database_daemon,
-    gateway_daemon,
-    guard_daemon,
-    scheduler_daemon,
-    server_daemon,
-    worker_daemon,
-)
+from headway.node.daemon import Daemon, database_daemon
 from headway.settings import Settings
 
 Say = Callable[[str], None]
 _ABOUT = "about.json"
-_UP = (server_daemon, scheduler_daemon, worker_daemon, gateway_daemon, guard_daemon)
+_UP = ("server", "scheduler", "worker", "gateway", "guard")
 _PARTS = ("ledger", "prefect")
 _NAMES = (_ABOUT, *(f"{part}.dump" for part in _PARTS))
 
@@ -97,7 +90,7 @@ def restore(settings: Settings, clock: Clock, file: Path, *, replace: bool, say:
         InvalidInput: The home is another user's.
         DumpFailed: A part of it cannot be read.
     """
-    if any(daemon(settings).process() for daemon in _UP):
+    if any(Daemon(name, settings.state_dir).process() for name in _UP):
         raise NotRestored("the site, or a run of it, is up; stop it with `headway down --stop`")
     settle(settings.home)  # a home that is closed to its database's account has it elsewhere
     with _folder(settings.home) as folder:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from headway.admin.database.account import Account
-from headway.admin.database.binaries import Binaries
+from headway.admin.database.binaries import Account, Binaries
 from headway.admin.processes import StartFailed, await_ready
 from headway.clock import Clock
 from headway.home import have_passable

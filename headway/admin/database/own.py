@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from headway.admin.database.account import Account, NoAccount, account_for
-from headway.admin.database.binaries import Binaries, found
+from headway.admin.database.binaries import Account, Binaries, NoAccount, account_for, found
 from headway.admin.database.cluster import LONGEST_FOLDER, UNFINISHED, Cluster
-from headway.admin.database.upgrade import finish_upgrade, upgrade
+from headway.admin.database.dump import finish_upgrade, upgrade
 from headway.clock import Clock
 from headway.errors import HeadwayError, InvalidInput
 from headway.home import CLOSED_HOMES_DATABASE, PROGRAMS, ROOT_HOME

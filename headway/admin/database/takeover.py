@@ -4,18 +4,11 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from headway.admin.database.own import make_database, note_database
+from headway.admin.database.own import make_database, note_database, start_database
 from headway.clock import Clock
 from headway.errors import HeadwayError
 from headway.ledger.copying import Copied, copy_ledger, not_ended, not_ended_in_prefect
-from headway.node.daemon import (
-    gateway_daemon,
-    guard_daemon,
-    scheduler_daemon,
-    server_daemon,
-    supervisor_daemon,
-    worker_daemon,
-)
+from headway.node.daemon import Daemon, database_daemon
 from headway.settings import Settings
 
 Say = Callable[[str], None]
@@ -82,9 +75,9 @@ def _prefect_file(settings: Settings) -> Path:
 
 
 def _stop_who_writes(settings: Settings) -> None:
-    supervisor_daemon(settings).stop(signal.SIGTERM, 10.0)  # it would bring back what stops
-    for daemon in (gateway_daemon, scheduler_daemon, worker_daemon, guard_daemon, server_daemon):
-        daemon(settings).stop(signal.SIGTERM, 20.0)
+    Daemon("supervisor", settings.state_dir).stop(signal.SIGTERM, 10.0)  # it brings others back
+    for name in ("gateway", "scheduler", "worker", "guard", "server"):
+        Daemon(name, settings.state_dir).stop(signal.SIGTERM, 20.0)
 
 
 def _tell(settings: Settings, copied: Copied, say: Say) -> None:
@@ -99,3 +92,33 @@ def _tell(settings: Settings, copied: Copied, say: Say) -> None:
             "Prefect's own pages of earlier runs, Secret blocks and edited deployments stay in "
             f"{server}: make the Secret blocks again"
         )
+
+
+def have_database(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+    """Have the site's database run: its own PostgreSQL, made with a new site.
+
+    A site on SQLite is brought into one.
+
+    Returns:
+        Whether it was started.
+
+    Raises:
+        NoDatabase: Nothing here can start one.
+        StartFailed: It did not come up.
+        NotTakenOver: The site is on SQLite, and runs of it have not ended.
+    """
+    if settings.names_ledger:
+        return False
+    if settings.database_note.exists():
+        if old_ledger(settings).exists():  # broken off before its last step
+            put_aside(settings)
+        return start_database(settings, clock, say)
+    try:
+        if old_ledger(settings).exists():
+            take_over(settings, clock, say)
+        else:
+            note_database(settings, make_database(settings, clock, say))
+    except HeadwayError:
+        database_daemon(settings).stop(signal.SIGINT, 60.0)
+        raise
+    return True

@@ -8,12 +8,23 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from headway.admin.inspection.leftovers import left_on_the_node
-from headway.admin.inspection.told import prefect_disagrees
-from headway.model.inspection import BY_FIX, Finding, Kind, SeenRun, Snapshot, janitor_of, named
+from headway.model.inspection import (
+    BY_FIX,
+    Finding,
+    Kind,
+    Lying,
+    Place,
+    SeenRun,
+    SeenState,
+    Snapshot,
+    janitor_of,
+    named,
+)
 from headway.model.lease import Lease, Sharing
 from headway.model.node import Node
-from headway.model.run import GRANTED, RunState
+from headway.model.prefect_view import PrefectView
+from headway.model.run import GRANTED, ExitKind, RunState
+from headway.policy.reconcile import end_seen
 from headway.units import format_size
 
 _ROUNDING = 1e-6
@@ -217,3 +228,149 @@ def _unreadable(seen: Snapshot) -> Iterator[Finding]:
 
 def _size(size_bytes: float) -> str:
     return format_size(int(size_bytes))
+
+
+_FITS = {
+    RunState.WAITING: {PrefectView.SCHEDULED},
+    # A claim comes before its start in Prefect, and has its own deadline.
+    RunState.CLAIMED: {PrefectView.ACTIVE, PrefectView.PENDING, PrefectView.SCHEDULED},
+    RunState.RUNNING: {PrefectView.ACTIVE},
+}
+_PAUSED = {PrefectView.PAUSED, PrefectView.SUSPENDED}
+
+
+def prefect_disagrees(seen: Snapshot) -> Iterator[Finding]:
+    """Ends that Prefect has not acknowledged, and states that are not the ledger's."""
+    for run in seen.ledger.runs.values():
+        said = seen.prefect.get(run.run_id)
+        if said is not None and said.view is PrefectView.UNKNOWN:
+            said = None
+        ended = run.state is RunState.ENDED
+        finding = (_after_the_end if ended else _open)(seen, run, said)
+        if finding is not None:
+            yield finding
+
+
+def _after_the_end(seen: Snapshot, run: SeenRun, said: SeenState | None) -> Finding | None:
+    wanted = end_seen(run.exit_kind) if run.exit_kind is not None else PrefectView.UNKNOWN
+    if said is None or said.view in {PrefectView.MISSING, wanted}:
+        if run.told_at is not None:
+            return None
+        what = f"{named(run.run_id, run)} has ended, and it is not noted that Prefect knows"
+        return _finding(seen, Kind.UNTOLD, run, run.since, what)
+    if run.told_at is not None and said.view is PrefectView.SCHEDULED and not run.is_rank:
+        what = f"{named(run.run_id, run)} has ended, and its user wants it again"
+    else:
+        what = (
+            f"{named(run.run_id, run)} has ended: Prefect says {said.view.value}, "
+            f"the ledger calls for {wanted.value}"
+        )
+    return _finding(seen, Kind.PREFECT, run, _later(run.since, said.since), what)
+
+
+def _open(seen: Snapshot, run: SeenRun, said: SeenState | None) -> Finding | None:
+    if said is None or said.view in _FITS.get(run.state, set()):
+        return None
+    if run.suspended and said.view in _PAUSED:
+        return None
+    what = f"{named(run.run_id, run)} is {run.state.value}: Prefect says {said.view.value}"
+    return _finding(seen, Kind.PREFECT, run, _later(run.since, said.since), what)
+
+
+def _finding(
+    seen: Snapshot, kind: Kind, run: SeenRun, since: datetime | None, what: str
+) -> Finding:
+    return seen.finding(
+        kind, run.run_id, what, janitor_of(run.node), since=since, grace_s=run.grace_s
+    )
+
+
+def _later(first: datetime | None, second: datetime | None) -> datetime | None:
+    """The later of two moments, as far as they are known."""
+    return max((each for each in (first, second) if each is not None), default=None)
+
+
+def left_on_the_node(seen: Snapshot) -> Iterator[Finding]:
+    """Copies, uses of them, control groups and folders that are left."""
+    yield from _uses(seen)
+    yield from _copies(seen)
+    for each in seen.here.lying:
+        found = _lying(seen, each)
+        if found is not None:
+            yield found
+
+
+def _uses(seen: Snapshot) -> Iterator[Finding]:
+    """Uses of staged data by runs that need them there no more."""
+    for use in seen.ledger.uses:
+        run = seen.ledger.runs.get(use.run_id)
+        ended = run is None or run.state is RunState.ENDED
+        elsewhere = run is not None and run.state in GRANTED and run.node != use.node
+        if not ended and not elsewhere:
+            continue
+        since = run.since if run is not None else None
+        what = f"{named(use.run_id, run)} {'has ended' if ended else 'is on another node'}, "
+        what += f"and still holds data set {use.key[:12]} on {use.node}"
+        subject, mends = f"{use.node} {use.key} {use.run_id}", janitor_of(use.node)
+        grace_s = run.grace_s if run is not None else 0.0
+        yield seen.finding(Kind.STAGED, subject, what, mends, since=since, grace_s=grace_s)
+
+
+def _copies(seen: Snapshot) -> Iterator[Finding]:
+    """Copies on this node that the ledger has and the disk has not."""
+    here = seen.here
+    lying = {each.name for each in here.lying if each.place is Place.DATA_SET}
+    for copy in seen.ledger.copies:
+        if copy.node != here.node or copy.key in lying:
+            continue
+        what = f"the ledger has data set {copy.key[:12]} on {copy.node}, and no copy lies there"
+        mends = f"{janitor_of(copy.node)}, or the next run that needs it"
+        yield seen.finding(Kind.STAGED, f"{copy.node} {copy.key}", what, mends, since=copy.used_at)
+
+
+def _lying(seen: Snapshot, it: Lying) -> Finding | None:
+    """What is wrong with something that lies here; None where it has its reason."""
+    why, since = _why_left(seen, it), it.changed_at
+    if not why:
+        return None
+    if it.place is Place.CHECKPOINT:
+        since = seen.ledger.runs[it.name].told_at  # the folder is older than the run's end
+    kind, what = _KINDS.get(it.place, Kind.FOLDER), f"{it.place} {it.name}"
+    mends = _MENDS.get(it.place) or janitor_of(seen.here.node)
+    return seen.finding(kind, what, f"{what}: {why}", mends, since=since)
+
+
+def _why_left(seen: Snapshot, it: Lying) -> str:
+    """Why nobody needs it; empty where somebody does, or nobody knows."""
+    match it.place:
+        case Place.SECRETS | Place.WORK | Place.CGROUP:
+            return _without_container(seen, it.name)
+        case Place.UNFINISHED:
+            return "it was being filled or removed when its process died"
+        case Place.PARTIAL:
+            return "" if seen.here.flows else "no flow process is there that could fetch it"
+        case Place.CHECKPOINT:
+            run = seen.ledger.runs.get(it.name)
+            over = run is not None and run.exit_kind is ExitKind.OK and run.told_at is not None
+            return "its run has ended well" if over else ""
+        case Place.RUN:
+            known = it.name in seen.ledger.runs
+            return "" if known else "the ledger has no such run; it may be another ledger's"
+        case Place.DATA_SET:
+            copies = {copy.key for copy in seen.ledger.copies if copy.node == seen.here.node}
+            return "" if it.name in copies else "the ledger does not have it"
+
+
+_KINDS = {Place.CGROUP: Kind.CGROUP, Place.DATA_SET: Kind.STAGED, Place.PARTIAL: Kind.STAGED}
+_MENDS = {
+    Place.CHECKPOINT: BY_FIX,
+    Place.RUN: "you: look whether anybody needs it, and remove it",
+}
+
+
+def _without_container(seen: Snapshot, container: str) -> str:
+    """Why what is named after *container* is left; empty where it is needed or nobody knows."""
+    if seen.here.containers is None or container in {each.name for each in seen.here.containers}:
+        return ""
+    run_id = container.removeprefix("headway-").rpartition("-")[0]
+    return "" if run_id in seen.here.flows else "its container is gone"

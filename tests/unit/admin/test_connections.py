@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.admin.connections import check_connections
+from headway.admin.environment import check_connections
 from headway.errors import InvalidInput
 from headway.settings import Settings, read_settings
 

@@ -100,10 +100,10 @@ def test_a_run_of_nobody_known_is_listed_so() -> None:
 def test_what_prints_the_gateways_answers_loads_no_ledger_and_no_estimators() -> None:
     """A second and a half for each `queue`, `why`, `run`, `session` and `submit --watch`."""
     code = (
-        "import sys, headway.client, headway.views.queue_table, headway.views.usage_table,"
-        " headway.views.node_table, headway.views.array_table, headway.views.watch,"
-        " headway.views.watch_array, headway.client.exec, headway.model.job_text;"
-        "from headway.cli import arrays, queue, run, runs, session, site, submit, usage, why;"
+        "import sys, headway.client, headway.views.tables, headway.views.tables,"
+        " headway.views.tables, headway.views.tables, headway.views.watch,"
+        " headway.views.watch, headway.client.ways, headway.model.job_text;"
+        "from headway.cli import arrays, queue, run, runs, session, submit, usage;"
         "print({'sqlalchemy', 'numpy', 'scipy', 'fsspec', 'prefect'} & set(sys.modules))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

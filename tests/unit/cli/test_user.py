@@ -88,7 +88,7 @@ def test_only_the_token_goes_to_standard_output() -> None:
         (["add", "ada", "--team", "a\u202eb"], 'team: got "a\\u202eb"; give 1 to 63 letters'),
         (["add", "ada", "--team", "t", "--expires", "0s"], 'expires: got "0.0 s"; give more than'),
         (["add", "ada", "--team", "t", "--expires", "9999d"], "up to 1825 d"),
-        (["add", "ada", "--team", "t", "--expires", "soon"], "is no duration"),
+        (["add", "ada", "--team", "t", "--expires", "soon"], "give a duration such as 90d"),
         (["add", "ada", "--team", "t", "--scope", "root"], "'root' is not one of"),
         (["revoke", "eve"], 'no token of "eve" is left to revoke; see `headway user list`'),
     ],

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from headway.cli import why as command
+from headway.cli import queue as command
 from headway.client import Client
 from headway.credentials import Address
 

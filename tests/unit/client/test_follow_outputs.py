@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.client.follow_outputs import Followed
-from headway.client.run_outputs import OutputPlace
+from headway.client.run_files import OutputPlace
 from headway.errors import GatewayRefused, GatewayUnreachable, RunUnknown
 from headway.testing.clock import FakeClock
 

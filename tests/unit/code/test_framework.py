@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.client.code import with_training
+from headway.client.uploads import with_training
 from headway.code.framework import framework_of
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.client.code import with_training
+from headway.client.uploads import with_training
 from headway.code.settings import settings_of
 from headway.estimate.options import numbers_of
 from headway.model.job_text import job_from_document

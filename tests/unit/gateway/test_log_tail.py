@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 
-from headway.gateway.log_tail import LogTail
+from headway.gateway.run_files import LogTail
 from headway.model.run_file import LogPiece
 from headway.testing.clock import FakeClock
 

@@ -6,7 +6,7 @@ import pytest
 from prefect.utilities.schema_tools.hydration import HydrationContext, hydrate
 
 from headway.errors import InvalidInput, NotAllowed
-from headway.gateway.prefect_form import plain_values
+from headway.gateway.proxy import plain_values
 
 
 def wrapped(kind: str, *value: object) -> dict[str, Any]:

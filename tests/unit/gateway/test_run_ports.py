@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from headway.errors import PortClosed
-from headway.gateway.run_ports import MOST_AT_ONCE, MOST_OF_A_TEAM, RunPorts
+from headway.gateway.ports import MOST_AT_ONCE, MOST_OF_A_TEAM, RunPorts
 
 
 class Stream:

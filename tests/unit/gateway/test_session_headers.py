@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.gateway.session_headers import for_browser, for_program
+from headway.gateway.session_answer import for_browser, for_program
 
 
 def sent(*headers: tuple[bytes, bytes]) -> dict[bytes, bytes]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headway.errors import InvalidInput
-from headway.gateway.session_shell import refuse_shell
+from headway.gateway.actions import refuse_shell
 from headway.model.job_text import read_job
 
 _SHELL = b"name: a\nimage: i\ncommand: [x]\nsession: {shell: true}\n"

@@ -10,8 +10,8 @@ from starlette.websockets import WebSocket
 from websockets.frames import Frame, Opcode
 from websockets.server import ServerProtocol
 
-from headway.gateway import session_socket
-from headway.gateway.session_socket import SessionSocket
+from headway.gateway import sessions
+from headway.gateway.sessions import SessionSocket
 from tests.unit.gateway.test_session_answer import longest_stand
 
 SCOPE = {
@@ -138,7 +138,7 @@ def test_frames_of_one_byte_hold_the_loop_for_no_longer_than_their_teams_share()
 
 
 def test_a_team_has_so_much_on_its_way_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_socket, "_MOST_HELD_BYTES", 1 << 20)
+    monkeypatch.setattr(sessions, "_MOST_HELD_BYTES", 1 << 20)
     whole = b"\x82\x7f" + (1 << 18).to_bytes(8, "big") + b"x" * (1 << 18)
     endless = b"\x02\x7f" + (1 << 21).to_bytes(8, "big") + b"x" * (1 << 21)
     got, _ = relayed(Speaks(*[whole] * 8, endless))

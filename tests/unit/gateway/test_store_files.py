@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from headway.gateway.store_files import read_manifest
+from headway.gateway.file_sources import read_manifest
 
 FILE = {"path": 'a, "b"]', "href": "a%2C", "bytes": 3, "sha256": "0" * 64, "version": "1"}
 REST = {"complete": True, "left_out": 0, "not_stored": [], "logs": {"1": {"start": 0, "end": 9}}}

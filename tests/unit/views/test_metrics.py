@@ -17,8 +17,8 @@ from headway.model.staged import CacheUse
 from headway.units import GIB
 from headway.views.metrics import estimate_quality, exposition
 from headway.views.node_document import node_shown
-from headway.views.node_table import state_text
 from headway.views.site_snapshot import RunProgress, SiteSnapshot
+from headway.views.tables import state_text
 from tests.unit.views.test_documents import NOON, RECORD
 
 NODE = Node("node-a", "gpu", Capacity(8.0, 64 * GIB, (Gpu("GPU-0", 0, "V100", 16 * GIB),)))

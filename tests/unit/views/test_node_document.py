@@ -7,7 +7,7 @@ from headway.ledger.records import NodeRecord
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.units import GIB
 from headway.views.node_document import node_shown
-from headway.views.node_table import gpus_text
+from headway.views.tables import gpus_text
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ import pytest
 
 from headway.errors import GatewayUnreachable
 from headway.testing.clock import FakeClock
-from headway.views.watch_array import watch_array
+from headway.views.watch import watch_array
 
 
 class Watched:
