@@ -13,19 +13,8 @@ from headway.clock import Clock
 from headway.errors import NodeSilent
 from headway.ledger.records import NodeRecord
 from headway.model.run_file import FROM, LogPiece, StoredPart, name_from, signed
-from headway.node.file_answers import (
-    ASKING,
-    DIGEST,
-    DOWNLOADED,
-    LOG,
-    OUTPUTS,
-    FileAnswers,
-    FileRequest,
-    ListResponse,
-    digest_header,
-    missing,
-    range_start,
-)
+from headway.node import file_answers as answers
+from headway.node.file_answers import OUTPUTS, FileRequest, ListResponse
 from headway.node.shares import WHOSE, TeamLimiters, in_thread
 from headway.node.storing import MANIFEST, log_key, output_key
 from headway.pinning import only
@@ -50,7 +39,7 @@ class NodeFiles:
     def __init__(self, site: Site) -> None:
         """For the gateway of *site*, on whatever machine."""
         self._here = site.settings.node
-        self._own = FileAnswers(site.settings, site.clock)
+        self._own = answers.FileAnswers(site.settings, site.clock)
         self._clock: Clock = site.clock
         self._clients: dict[str, tuple[tuple[str, str], httpx.AsyncClient]] = {}
         """Of each node, for the place at which it was when it was asked last."""
@@ -73,7 +62,9 @@ class NodeFiles:
         if node.node.name == self._here:
             return await self._own.log(run_id, attempt, offset, wait_s=wait_s, whole=whole)
         params = {"attempt": attempt, "from": offset, "wait": int(wait_s), "whole": int(whole)}
-        asked = FileRequest(run_id, LOG, {key: str(value) for key, value in params.items()}, {})
+        asked = FileRequest(
+            run_id, answers.LOG, {key: str(value) for key, value in params.items()}, {}
+        )
         found = await self._sent(node, asked)
         try:
             data = await found.aread()
@@ -100,7 +91,7 @@ class NodeFiles:
         if not node.files_url:
             raise NodeSilent(name, "its worker does not serve them")
         # The node shares what it has among those who ask.
-        query = urlencode({**asked.params, ASKING: WHOSE.get()})
+        query = urlencode({**asked.params, answers.ASKING: WHOSE.get()})
         target = f"/runs/{asked.run_id}/{asked.what}?{query}"
         method = "HEAD" if asked.head else "GET"
         headers = {key: asked.headers[key] for key in _PASSED_ON if key in asked.headers}
@@ -189,10 +180,10 @@ class StoreFiles:
         name = name_from(asked.what.removeprefix(f"{OUTPUTS}/"))
         file = None if name is None else (await self._looked_up(stored, name))[0]
         if file is None:
-            return missing("no such output")
-        start, size = range_start(asked.headers, file["version"]), file["bytes"]
-        headers = {"ETag": f'"{file["version"]}"', "Accept-Ranges": "bytes", **DOWNLOADED}
-        headers[DIGEST] = digest_header(file["sha256"])
+            return answers.missing("no such output")
+        start, size = answers.range_start(asked.headers, file["version"]), file["bytes"]
+        headers = {"ETag": f'"{file["version"]}"', "Accept-Ranges": "bytes", **answers.DOWNLOADED}
+        headers[answers.DIGEST] = answers.digest_header(file["sha256"])
         if start >= size > 0:
             return Response(status_code=416, headers=headers | {"Content-Range": f"bytes */{size}"})
         if start:

@@ -9,27 +9,11 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
 from headway.errors import InvalidInput, NotAllowed, RunUnknown
-from headway.gateway.actions import (
-    SubmitRequest,
-    hand_in,
-    note_act,
-    own_run,
-    refuse_too_many,
-    why_no_retry,
-)
+from headway.gateway import actions
+from headway.gateway import prefect_calls as calls
+from headway.gateway.actions import SubmitRequest, note_act
 from headway.gateway.door import Watcher
-from headway.gateway.prefect_calls import (
-    Found,
-    Treatment,
-    check_question,
-    find,
-    named_runs,
-    narrowed,
-    of_deployment,
-    of_flow,
-    without_content,
-    without_settings,
-)
+from headway.gateway.prefect_calls import Found, Treatment
 from headway.gateway.runs import seen_team
 from headway.model.access import Caller, Scope
 from headway.model.document import Path, dotted
@@ -57,7 +41,7 @@ def prefects_api(site: Site, server: PrefectServer) -> APIRouter:
 
     @router.api_route("/api{path:path}", methods=_METHODS)
     async def passed_on(request: Request, caller: Watcher) -> JSONResponse:
-        found = find(request.method, request.scope["raw_path"].decode("latin-1"))
+        found = calls.find(request.method, request.scope["raw_path"].decode("latin-1"))
         if found is None:
             raise NotAllowed(
                 f"{request.method} {request.url.path} of Prefect's API is the operators'; "
@@ -100,11 +84,11 @@ class Proxy:
             if not caller.may(Scope.SUBMIT):
                 raise NotAllowed("this needs a token with the scope submit")
             return 200, act(parts[0], body, caller)
-        check_question(body)
+        calls.check_question(body)
         if call.treatment is Treatment.RUN:
             self._check_seen([parts[0]], caller)
         elif call.treatment in (Treatment.LOGS, Treatment.RUN_IDS):
-            self._check_seen(named_runs(call.treatment, body), caller)
+            self._check_seen(calls.named_runs(call.treatment, body), caller)
         elif call.method == "POST" and (team := seen_team(caller)) is not None:
             body = self._narrowed(call.treatment, body, team)
         status, answer = self._server.ask(call.method, found.path, body, once=True)
@@ -114,8 +98,8 @@ class Proxy:
             except RunUnknown:  # neither whose it is, nor whether there is one
                 raise RunUnknown(parts[0]) from None
         if call.treatment is Treatment.DEPLOYMENT and not self._may_start(answer, caller):
-            answer = without_content(answer)
-        return status, without_settings(answer)
+            answer = calls.without_content(answer)
+        return status, calls.without_settings(answer)
 
     def _may_start(self, deployment: Mapping[str, Any], caller: Caller) -> bool:
         if seen_team(caller) is None or "id" not in deployment:  # there is no such
@@ -124,13 +108,13 @@ class Proxy:
 
     def _narrowed(self, how: Treatment, body: Mapping[str, Any], team: str) -> Mapping[str, Any]:
         """*body* of a question, which asks for what a member of *team* sees."""
-        body = narrowed(body, team, always=how is Treatment.RUNS)
+        body = calls.narrowed(body, team, always=how is Treatment.RUNS)
         if how not in (Treatment.DEPLOYMENTS, Treatment.FLOW_IDS):
             return body
         deployment = self._server.destination(None, None)
         if how is Treatment.FLOW_IDS:
-            return of_flow(body, str(deployment["flow_id"]))
-        return of_deployment(body, str(deployment["id"]))
+            return calls.of_flow(body, str(deployment["flow_id"]))
+        return calls.of_deployment(body, str(deployment["id"]))
 
     def _check_seen(self, run_ids: Sequence[str], caller: Caller) -> None:
         if caller.may(Scope.OPERATE):
@@ -161,11 +145,11 @@ class Proxy:
             wanted = SubmitRequest(job=job, queue=queue)
         except ValidationError:
             raise InvalidInput("work_queue_name", queue, "give the name of a queue") from None
-        made = hand_in(self._site, self._server, caller, wanted)
-        return without_settings(self._server.ask("GET", f"/flow_runs/{made['run_id']}")[1])
+        made = actions.hand_in(self._site, self._server, caller, wanted)
+        return calls.without_settings(self._server.ask("GET", f"/flow_runs/{made['run_id']}")[1])
 
     def _set_state(self, run: str, body: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        record = own_run(self._site, caller, run)
+        record = actions.own_run(self._site, caller, run)
         state = body.get("state")
         kind = (state.get("type"), state.get("name")) if isinstance(state, dict) else (None, None)
         ended = record.state is RunState.ENDED
@@ -173,22 +157,22 @@ class Proxy:
             case ("CANCELLING" | "CANCELLED", _) if not ended:
                 note_act(self._site, caller, "run.cancel", run)
                 self._server.cancel(run, f"{CANCELLED_BY_USER}{caller.user} (gateway)")
-            case ("SCHEDULED", "AwaitingRetry" | "Retrying") if not why_no_retry(record):
-                refuse_too_many(self._site, record.team, record.owner)
+            case ("SCHEDULED", "AwaitingRetry" | "Retrying") if not actions.why_no_retry(record):
+                actions.refuse_too_many(self._site, record.team, record.owner)
                 note_act(self._site, caller, "run.retry", run)
                 self._server.retry(run, f"retried by user {caller.user} (gateway)")
             case ("PAUSED", "Suspended") if not ended:
                 note_act(self._site, caller, "run.suspend", run)
                 self._server.suspend(run, f"suspended by user {caller.user} (gateway)")
             case _:
-                why = why_no_retry(record) if kind[0] == "SCHEDULED" else ""
+                why = actions.why_no_retry(record) if kind[0] == "SCHEDULED" else ""
                 raise NotAllowed(
                     why or "a run that goes on is cancelled or suspended, one that ended retried"
                 )
         return self._accepted(run)
 
     def _resume(self, run: str, _: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        own_run(self._site, caller, run)
+        actions.own_run(self._site, caller, run)
         note_act(self._site, caller, "run.resume", run)
         # Its own answer: a run that is not suspended does not go on.
         answer: dict[str, Any] = self._server.ask("POST", f"/flow_runs/{run}/resume", {})[1]

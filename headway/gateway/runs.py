@@ -19,16 +19,10 @@ from headway.model.run import ExitKind, RunState
 from headway.prefect.client import FINAL, ListedRun, PrefectServer
 from headway.profile.text import profile_view
 from headway.site import Site
+from headway.views import run_document as documents
 from headway.views.fields import fields
 from headway.views.queue_document import waiting_of, why_view
-from headway.views.run_document import (
-    as_listed,
-    diagnostics_view,
-    end_name,
-    is_over,
-    run_details,
-    run_view,
-)
+from headway.views.run_document import is_over
 from headway.views.run_history import history_of
 from headway.views.run_report import run_report
 from headway.views.site_snapshot import RunProgress, progress_of_runs, remaining_s_of
@@ -110,7 +104,7 @@ def find_to_cancel(site: Site, server: PrefectServer, caller: Caller, text: str)
     except RunUnknown:
         return _of_prefect_alone(server, caller, text), None
     if record.state is not RunState.ENDED:
-        return as_listed(record), record
+        return documents.as_listed(record), record
     try:  # perhaps a later one goes on that no worker has seen yet
         later = _of_prefect_alone(server, caller, text)
     except (RunUnknown, SiteUnreachable):
@@ -183,7 +177,7 @@ def _of_ledger(
 ) -> Iterator[Found]:
     """All that the ledger has, a page at a time; Prefect says in which state each is."""
     size, last = (_PAGE if wanted.states else limit), None
-    kinds = [kind for kind in ExitKind if end_name(kind).lower() in wanted.states]
+    kinds = [kind for kind in ExitKind if documents.end_name(kind).lower() in wanted.states]
     ends = kinds if wanted.states else None
     while True:
         page = site.ledger.runs.listed(
@@ -201,7 +195,7 @@ def _of_ledger(
         except SiteUnreachable:
             seen = {}
         for record in page:
-            run = seen.get(record.run_id) or as_listed(record)
+            run = seen.get(record.run_id) or documents.as_listed(record)
             if not wanted.states or run.state_name.lower() in wanted.states:
                 yield run, record
         if len(page) < size:
@@ -214,7 +208,7 @@ def _standing(server: PrefectServer, record: RunRecord) -> ListedRun:
     try:
         return server.run(record.run_id)
     except (SiteUnreachable, RunUnknown):
-        return as_listed(record)
+        return documents.as_listed(record)
 
 
 def _of_prefect_alone(server: PrefectServer, caller: Caller, text: str) -> ListedRun:
@@ -229,14 +223,14 @@ def _of_prefect_alone(server: PrefectServer, caller: Caller, text: str) -> Liste
 def details(site: Site, seen: ListedRun, record: RunRecord | None) -> dict[str, Any]:
     """Everything about one run, as `headway show --json` prints it."""
     if record is None:
-        return run_view(seen, None)
+        return documents.run_view(seen, None)
     (progress,) = progress_of_runs(site, [record])
     history = history_of(site, record)
-    known = run_view(seen, record, progress)
-    known |= run_details(history, remaining_s_of(progress))
+    known = documents.run_view(seen, record, progress)
+    known |= documents.run_details(history, remaining_s_of(progress))
     if record.state is RunState.WAITING and not is_over(seen):
         known["waiting"] = waiting_of(site, record)
-    known["diagnostics"] = diagnostics_view(history.diagnostics)
+    known["diagnostics"] = documents.diagnostics_view(history.diagnostics)
     if history.profile is not None:
         known["profile"] = profile_view(history.profile)
     return known
@@ -362,4 +356,4 @@ def _progress(site: Site, records: list[RunRecord]) -> dict[str, RunProgress]:
 
 def _view(found: Found, far: dict[str, RunProgress]) -> dict[str, Any]:
     seen, record = found
-    return run_view(seen, record, far.get(seen.run_id))
+    return documents.run_view(seen, record, far.get(seen.run_id))

@@ -170,21 +170,14 @@ def _line(seen: SiteSnapshot) -> Iterator[Metric]:
     yield from (runs, waiting, oldest)
 
 
-_RUN_READINGS: tuple[tuple[str, str, Callable[[RunProgress, Prediction], float | None]], ...] = (
+_Read = Callable[[RunProgress, Prediction], float | None]
+_RUN_READINGS: tuple[tuple[str, str, _Read], ...] = (
     ("elapsed_seconds", "Since the run's container started.", lambda run, _: run.elapsed_s),
     ("progress_ratio", "Share of its iterations done.", lambda run, _: run.done_frac),
     ("remaining_seconds", "Expected time to its end.", lambda run, _: run.remaining_s),
     ("predicted_runtime_seconds", "Runtime said before its start.", lambda _, p: p.runtime_s),
-    (
-        "predicted_runtime_low_seconds",
-        "Low end of its 80 % interval.",
-        lambda _, x: x.runtime_low_s,
-    ),
-    (
-        "predicted_runtime_high_seconds",
-        "High end of its 80 % interval.",
-        lambda _, p: p.runtime_high_s,
-    ),
+    ("predicted_runtime_low_seconds", "Low end of its interval.", lambda _, p: p.runtime_low_s),
+    ("predicted_runtime_high_seconds", "High end of its interval.", lambda _, p: p.runtime_high_s),
 )
 
 

@@ -20,22 +20,19 @@ from headway.views.fields import fields, iso_time
 from headway.views.run_history import RunHistory
 from headway.views.site_snapshot import RunProgress
 
-_STATE_NAMES = {
-    RunState.WAITING: "AwaitingHeadroom",
-    RunState.CLAIMED: "Pending",
-    RunState.RUNNING: "Running",
+_STATES = {
+    RunState.WAITING: ("SCHEDULED", "AwaitingHeadroom"),
+    RunState.CLAIMED: ("PENDING", "Pending"),
+    RunState.RUNNING: ("RUNNING", "Running"),
 }
-_STATE_TYPES = {
-    RunState.WAITING: "SCHEDULED",
-    RunState.CLAIMED: "PENDING",
-    RunState.RUNNING: "RUNNING",
+_ENDS = {
+    ExitKind.OK: ("COMPLETED", "Completed"),
+    ExitKind.CANCELLED: ("CANCELLED", "Cancelled"),
+    ExitKind.TIMED_OUT: ("FAILED", "TimedOut"),
 }
-_END_TYPES = {ExitKind.OK: "COMPLETED", ExitKind.CANCELLED: "CANCELLED"}
-_END_NAMES = {
-    ExitKind.OK: "Completed",
-    ExitKind.CANCELLED: "Cancelled",
-    ExitKind.TIMED_OUT: "TimedOut",
-}
+_FAILED = ("FAILED", "Failed")
+"""Type and name of Prefect's state."""
+_OF_THE_LEDGER = ("node", "runtime", "team", "started_at", "ended_at")
 
 
 def run_view(
@@ -50,21 +47,18 @@ def run_view(
     the gateway's own: whoever asks knows by which name that is reached.
     """
     running_s = progress.elapsed_s if progress else None
+    known = fields(record, *_OF_THE_LEDGER) if record else dict.fromkeys(_OF_THE_LEDGER)
     return {
         "run_id": seen.run_id,
         "name": seen.name,
         "owner": (record.owner if record else None) or None,
-        "team": record.team if record else None,
+        **known,
         "state": seen.state_name,
         "reason": (progress.phase if progress else "") or _reason(seen, record),
-        "node": record.node if record else None,
-        "runtime": record.runtime if record else None,
         "attempt": record.attempt if record else 1,
         "size": None if record is None else _size(record),
         "exit": exit_view(record.exit if record else None),
         "submitted_at": seen.created_at,
-        "started_at": iso_time(record.started_at if record else None),
-        "ended_at": iso_time(record.ended_at if record else None),
         "duration_s": _lasted_s(record) if running_s is None else running_s,
         "runtime_s": record.measurement.runtime_s if record and record.measurement else None,
         **_predicted(record.prediction if record else None),
@@ -86,11 +80,11 @@ def _predicted(said: Prediction | None) -> dict[str, Any]:
 
 def as_listed(record: RunRecord) -> ListedRun:
     """*record* as Prefect would list the run, for when Prefect is away or has it no more."""
-    kind = _STATE_TYPES.get(record.state, "FAILED")
+    kind, _ = _STATES.get(record.state, _FAILED)
     if record.suspended_at is not None:
         kind = "PAUSED"
     if record.exit is not None:
-        kind = _END_TYPES.get(record.exit.kind, "FAILED")
+        kind, _ = _ENDS.get(record.exit.kind, _FAILED)
     return ListedRun(
         run_id=record.run_id,
         name=record.name,
@@ -123,7 +117,7 @@ def exit_view(end: Exit | None) -> dict[str, Any] | None:
 
 def end_name(kind: ExitKind) -> str:
     """The name of Prefect's state of a run that ended so."""
-    return _END_NAMES.get(kind, "Failed")
+    return _ENDS.get(kind, _FAILED)[1]
 
 
 def ledger_state(record: RunRecord) -> str:
@@ -132,7 +126,7 @@ def ledger_state(record: RunRecord) -> str:
         return end_name(record.exit.kind)
     if record.suspended_at is not None:
         return "Suspended"
-    return _STATE_NAMES.get(record.state, record.state.value)
+    return _STATES.get(record.state, ("", record.state.value))[1]
 
 
 def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any]:
@@ -197,15 +191,8 @@ _FAR = (
 _PACE = ("rank", "node", "step_s", "data_s", "steps", "host_busy_frac")
 _QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")
 _STAGED = (
-    "attempt",
-    "name",
-    "node",
-    "uri",
-    "size_bytes",
-    "took_s",
-    "was_there",
-    "from_nodes",
-    "peer_bytes",
+    *("attempt", "name", "node", "uri", "size_bytes"),
+    *("took_s", "was_there", "from_nodes", "peer_bytes"),
 )
 _STORED = ("attempt", "files", "size_bytes", "stored_at", "removed_at", "note")
 _DEMAND = (

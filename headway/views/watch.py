@@ -3,7 +3,7 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,22 +68,39 @@ def watch_run(gateway: Gateway, run_id: str, clock: Clock, *, machine: bool) -> 
     columns = (text("{task.description}"), BarColumn(), text("{task.fields[says]}"))
     with Progress(*columns, console=console, transient=True) as progress:
         watch = _Watch(gateway.log_of(run_id), clock, progress, machine=machine)
-        while True:
-            try:
-                view = gateway.standing(run_id)
-                watch.show(view)
-            except (SiteUnreachable, GatewayRefused) as error:
-                if not may_come_back(error):
-                    raise
-                watch.tell_away(error)
-                clock.sleep(_AWAY_S)
-                continue
-            if view["over"]:
-                break
-            clock.sleep(_POLL_S)
+
+        def look() -> tuple[dict[str, Any], bool]:
+            view = gateway.standing(run_id)
+            watch.show(view)
+            return view, view["over"]
+
+        view = _until_over(look, watch.tell_away, clock)
     if machine:
         sys.stdout.write(json.dumps(gateway.run(run_id), indent=2) + "\n")
     return outcome(view["state"])
+
+
+def _until_over(
+    look: Callable[[], tuple[dict[str, Any], bool]],
+    tell_away: Callable[[Exception], None],
+    clock: Clock,
+) -> dict[str, Any]:
+    """*look* again and again until it is over; what was seen last.
+
+    A gateway that is away for the moment is asked again.
+    """
+    while True:
+        try:
+            view, over = look()
+        except (SiteUnreachable, GatewayRefused) as error:
+            if not may_come_back(error):
+                raise
+            tell_away(error)
+            clock.sleep(_AWAY_S)
+            continue
+        if over:
+            return view
+        clock.sleep(_POLL_S)
 
 
 class _Watch:
@@ -195,24 +212,24 @@ def watch_array(gateway: Gateway, array_id: str, clock: Clock, *, machine: bool)
     next_line_s = clock.monotonic_s()
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("waiting", total=None)
-        while True:
-            try:
-                view = gateway.array(array_id, members=False)
-            except (SiteUnreachable, GatewayRefused) as error:
-                if not may_come_back(error):
-                    raise
-                bar.update(task, description=plain(str(error))[:60])
-                clock.sleep(_AWAY_S)
-                continue
-            if view["state"] in _OVER:
-                break
+
+        def look() -> tuple[dict[str, Any], bool]:
+            nonlocal next_line_s
+            view = gateway.array(array_id, members=False)
             ended = view["ended_well"] + view["failed"] + view["cancelled"]
             said = f"{array_counts(view)}{end_text(view)}"
             bar.update(task, completed=ended, total=view["size"], description=said)
-            if not (machine or console.is_terminal) and clock.monotonic_s() >= next_line_s:
+            over = view["state"] in _OVER
+            silent = machine or over or console.is_terminal
+            if not silent and clock.monotonic_s() >= next_line_s:
                 next_line_s = clock.monotonic_s() + _LINE_EVERY_S
                 console.print(said, soft_wrap=True, highlight=False)
-            clock.sleep(_POLL_S)
+            return view, over
+
+        def tell_away(error: Exception) -> None:
+            bar.update(task, description=plain(str(error))[:60])
+
+        view = _until_over(look, tell_away, clock)
     if machine:
         sys.stdout.write(json.dumps(gateway.array(array_id), indent=2) + "\n")
     else:
