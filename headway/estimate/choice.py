@@ -347,22 +347,19 @@ def _with_pareto(found: Sequence[Option]) -> list[Option]:
     they run.
     """
     told = any(each.done_s is not None for each in found)
-    times = {
-        at: (o.done_s if told else o.prediction.runtime_s) if o.within else None
-        for at, o in enumerate(found)
-    }
+    places = {}
+    for at, option in enumerate(found):
+        time_s = option.done_s if told else option.prediction.runtime_s
+        if option.within and time_s is not None:
+            places[at] = time_s, option.prediction.cost or 0.0
 
-    def beats(a: int, b: int) -> bool:
-        time_a, time_b = times[a], times[b]
-        if time_a is None or time_b is None:
-            return False
-        cost_a, cost_b = (found[at].prediction.cost or 0.0 for at in (a, b))
-        no_worse = time_a <= time_b and cost_a <= cost_b
-        return no_worse and (time_a < time_b or cost_a < cost_b)
+    def is_beaten(time_s: float, cost: float) -> bool:
+        others = (each for each in places.values() if each != (time_s, cost))
+        return any(each[0] <= time_s and each[1] <= cost for each in others)
 
     return [
-        replace(b, pareto=times[at] is not None and not any(beats(a, at) for a in times))
-        for at, b in enumerate(found)
+        replace(option, pareto=at in places and not is_beaten(*places[at]))
+        for at, option in enumerate(found)
     ]
 
 

@@ -7,7 +7,7 @@ unknown becomes NaN, which is at a distance of its own from all that is known.
 
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -37,30 +37,12 @@ Floats = Annotated[
 UNSEEN = -1.0
 """Code of a category that no trace had."""
 
-_CATEGORIES: dict[str, Callable[[Configuration], str]] = {
-    "network": lambda c: c.network,
-    "gpu_type": lambda c: c.gpu_type,
-    "spread": lambda c: "spread" if c.nodes > 1 else "packed",
-    "precision": lambda c: c.precision,
-    "framework": lambda c: c.framework,
-    "recipe": lambda c: c.recipe,
-}
-_QUANTITIES: dict[str, Callable[[Configuration], float | None]] = {
-    "batch_size": lambda c: c.batch_size,
-    "gpus": lambda c: c.gpus,
-    "nodes": lambda c: c.nodes,
-    "data_threads": lambda c: c.data_threads,
-    "cpus": lambda c: c.cpus,
-    "dataset_bytes": lambda c: c.dataset_bytes,
-    "dataset_samples": lambda c: c.dataset_samples,
-    "epochs": lambda c: c.epochs,
-    "flops": lambda c: c.flops,
-    "params": lambda c: c.params,
-    "activations": lambda c: c.activations,
-    "layers": lambda c: c.layers,
-    "gpu_flops_per_s": lambda c: c.gpu_flops_per_s,
-    "gpu_bandwidth_bytes_per_s": lambda c: c.gpu_bandwidth_bytes_per_s,
-}
+_CATEGORIES = ("network", "gpu_type", "spread", "precision", "framework", "recipe")
+_QUANTITIES = (
+    *("batch_size", "gpus", "nodes", "data_threads", "cpus", "dataset_bytes", "dataset_samples"),
+    *("epochs", "flops", "params", "activations", "layers"),
+    *("gpu_flops_per_s", "gpu_bandwidth_bytes_per_s"),
+)
 
 
 def log2(value: float | None) -> float:
@@ -87,8 +69,8 @@ class Encoder:
         """An encoder of the factors in which *configurations* differ."""
         categories: dict[str, tuple[str, ...]] = {}
         partitions = set()
-        for name, read in _CATEGORIES.items():
-            values = [read(c) for c in configurations]
+        for name in _CATEGORIES:
+            values = [_category(c, name) for c in configurations]
             first = {value: i for i, value in reversed(list(enumerate(values)))}
             partition = tuple(first[value] for value in values)
             # A recipe that only repeats the network says nothing more.
@@ -115,14 +97,22 @@ class Encoder:
             for name, levels in self.categories.items()
         }
         rows = [
-            [codes[name].get(_CATEGORIES[name](c), UNSEEN) for name in self.categories]
+            [codes[name].get(_category(c, name), UNSEEN) for name in self.categories]
             + [log2(_quantity(c, name)) for name in self.quantities]
             for c in configurations
         ]
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(self.columns))
 
 
+def _category(configuration: Configuration, name: str) -> str:
+    if name == "spread":
+        return "spread" if configuration.nodes > 1 else "packed"
+    return str(getattr(configuration, name))
+
+
 def _quantity(configuration: Configuration, name: str) -> float | None:
     """The quantity called *name*, or the setting when no quantity is called so."""
-    read = _QUANTITIES.get(name)
-    return read(configuration) if read else configuration.settings.get(name)
+    found: float | None = (
+        getattr(configuration, name) if name in _QUANTITIES else configuration.settings.get(name)
+    )
+    return found

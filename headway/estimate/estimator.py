@@ -36,8 +36,6 @@ class Estimators:
 
     version: int = 0
     fitted_at: datetime | None = None
-    fingerprint: str = ""
-    """sha256 of the traces it was fitted on."""
     seen: frozenset[int] = frozenset()
     """Digests of those traces, so that it is never judged on what it was fitted on."""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -94,7 +92,6 @@ class Estimators:
         }
         return replace(
             fits.pop(""),
-            fingerprint=fingerprint(traces),
             seen=frozenset(map(digest, traces)),
             teams=fits,
         )
@@ -253,11 +250,6 @@ def _memory(
 
     rows, peaks, bounds = zip(*told, strict=True)
     return model.fit(frame_of(rows), peaks, lower_bound=bounds).model_
-
-
-def fingerprint(traces: Sequence[Trace]) -> str:
-    """sha256 of *traces*, whatever their order."""
-    return hashlib.sha256("\n".join(sorted(map(_line, traces))).encode()).hexdigest()
 
 
 def digest(trace: Trace) -> int:

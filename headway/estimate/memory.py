@@ -8,7 +8,7 @@ run killed for memory counts as what it is, a lower bound.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,8 +37,6 @@ _MOST_CREDIBLE = 0.7
 _MOST_POWER = 2.0
 """No setting moves a peak by more than its square, or a wrong peak would be explained by it."""
 
-Term = Callable[[Configuration], float | None]
-
 
 @dataclass(frozen=True, slots=True)
 class Peak:
@@ -49,31 +47,21 @@ class Peak:
     lower_bound: bool = False
 
 
-def _times(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a * b
-
-
 HOST_TERMS = {"base": 300.0 * MIB, "dataset_bytes": 3.0}
 GPU_TERMS = {"base": 0.7 * GIB, "batch": 8.0 * MIB, "params": 16.0, "activations": 12.0}
 """What a peak is the sum of, and the bytes that one of each is expected to need."""
 _POWERS = ("batch_size", "gpus", "data_threads", "cpus", "epochs")
-_READERS: dict[str, Term] = {
-    "base": lambda c: 1.0,  # noqa: ARG005 - the same for every configuration
-    "dataset_bytes": lambda c: c.dataset_bytes,
-    "batch": lambda c: c.batch_size,
-    "params": lambda c: c.params,
-    "activations": lambda c: _times(c.activations, c.batch_size),
-    "batch_size": lambda c: c.batch_size,
-    "gpus": lambda c: c.gpus,
-    "data_threads": lambda c: c.data_threads,
-    "cpus": lambda c: c.cpus,
-    "epochs": lambda c: c.epochs,
-}
 
 
 def _quantity(name: str, known: Configuration) -> float | None:
     """The term or setting called *name*; None when it is not known."""
-    return _READERS[name](known) if name in _READERS else known.settings.get(name)
+    if name == "activations":
+        both = known.activations, known.batch_size
+        return None if None in both else math.prod(each or 0.0 for each in both)
+    if name in ("base", "batch"):
+        return 1.0 if name == "base" else known.batch_size
+    found: float | None = getattr(known, name, known.settings.get(name))
+    return found
 
 
 @dataclass(frozen=True)

@@ -113,27 +113,27 @@ def said_of(
         found = _of_others(configuration, of_recipe)
     else:
         found = _prior(limit_s)
-    # A fitted upper quantile of memory knows more than a few repeats, but none that was measured.
-    host_most, gpu_most = (
-        _most([peak for each in repeats if (peak := getattr(each.trace, name))])
-        for name in ("host_peak_bytes", "gpu_peak_bytes")
-    )
-    host_above, gpu_above = _above(configuration, recent)
-    # Next to a run of one epoch one of a million would last beyond the end of all dates.
+    above = _above(configuration, recent)
+
+    def peak(name: str, above_bytes: int | None) -> int | None:
+        # A fitted upper quantile of memory knows more than repeats, but none that was measured.
+        most = _most([held for each in repeats if (held := getattr(each.trace, name))])
+        upper: int | None = getattr(learnt, name)
+        upper = max(upper, most) if upper is not None else getattr(found, name)
+        if upper is None or above_bytes is None:
+            return upper
+        return max(upper, math.ceil(above_bytes * OVER_BOUND))
+
+    runtimes = ("runtime_s", "runtime_low_s", "runtime_high_s")
     return replace(
         found,
-        runtime_s=_possible(found.runtime_s),
-        runtime_low_s=_possible(found.runtime_low_s),
-        runtime_high_s=_possible(found.runtime_high_s),
-        host_peak_bytes=_more(
-            _no_less(learnt.host_peak_bytes, host_most) or found.host_peak_bytes, host_above
-        ),
-        gpu_peak_bytes=_more(
-            _no_less(learnt.gpu_peak_bytes, gpu_most) or found.gpu_peak_bytes, gpu_above
-        ),
+        # Next to a run of one epoch one of a million would last beyond the end of all dates.
+        **{name: min(s, LONGEST_S) for name in runtimes if (s := getattr(found, name)) is not None},
+        host_peak_bytes=peak("host_peak_bytes", above[0]),
+        gpu_peak_bytes=peak("gpu_peak_bytes", above[1]),
         gpu_utilisation_frac=_utilisation(configuration, recent),
-        host_above_bytes=host_above,
-        gpu_above_bytes=gpu_above,
+        host_above_bytes=above[0],
+        gpu_above_bytes=above[1],
         gpu_held_bytes=_held(configuration, recent),
     )
 
@@ -184,21 +184,6 @@ def _held(configuration: Configuration, recent: Sequence[Trace]) -> int | None:
 def _same_memory(one: Configuration, other: Configuration) -> bool:
     """Whether both take the same of a GPU: one recipe, one batch size, one set of options."""
     return all(getattr(one, name) == getattr(other, name) for name in _SAME_MEMORY)
-
-
-def _more(upper_bytes: int | None, above_bytes: int | None) -> int | None:
-    """*upper_bytes*, at least a little more than what was not enough; None stays unknown."""
-    if upper_bytes is None or above_bytes is None:
-        return upper_bytes
-    return max(upper_bytes, math.ceil(above_bytes * OVER_BOUND))
-
-
-def _no_less(learnt_bytes: int | None, measured_bytes: int) -> int | None:
-    return None if learnt_bytes is None else max(learnt_bytes, measured_bytes)
-
-
-def _possible(seconds: float | None) -> float | None:
-    return None if seconds is None else min(seconds, LONGEST_S)
 
 
 def _on_other_gpus(

@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,6 +24,8 @@ from headway.model.start_forecast import PlayedStarts, StartForecast
 from headway.units import DAY_S, HOUR_S, MINUTE_S
 
 log = logging.getLogger(__name__)
+
+_Kept = TypeVar("_Kept")
 
 CALIBRATION, PLAYED = "start_calibration", "played_starts:{}"
 """The ledger's settings in which the two documents are; the second for each pool."""
@@ -87,31 +89,30 @@ class StartScore(NamedTuple):
 
 def calibration_of(document: object) -> StartCalibration:
     """What was kept of a `StartCalibration`; one that cannot be read is as none."""
-    try:
-        return _KEPT.validate_python(document or {})
-    except ValidationError:
-        log.warning("what was learnt of starts cannot be read and is left aside: %r", document)
-        return StartCalibration()
+    return _read(_KEPT, document) or StartCalibration()
 
 
 def calibration_document(learnt: StartCalibration) -> dict[str, Any]:
     """*learnt* as the ledger keeps it."""
-    return {"ratios": list(learnt.ratios)}
+    return cast("dict[str, Any]", _KEPT.dump_python(learnt, mode="json"))
 
 
 def played_of(document: object) -> PlayedStarts:
     """What was kept of a `PlayedStarts`; one that cannot be read is as none."""
-    try:
-        return _PLAYED.validate_python(document or {})
-    except ValidationError:
-        log.warning("starts that were played cannot be read and are left aside: %r", document)
-        return PlayedStarts()
+    return _read(_PLAYED, document) or PlayedStarts()
 
 
 def played_document(played: PlayedStarts) -> dict[str, Any]:
     """*played* as the ledger keeps it."""
-    waits = {run_id: list(each) for run_id, each in played.waits.items()}
-    return {"at": played.at.isoformat(), "waits": waits}
+    return cast("dict[str, Any]", _PLAYED.dump_python(played, mode="json"))
+
+
+def _read(kind: TypeAdapter[_Kept], document: object) -> _Kept | None:
+    try:
+        return kind.validate_python(document or {})
+    except ValidationError:
+        log.warning("what was kept of starts cannot be read and is left aside: %r", document)
+        return None
 
 
 def learn(forecasts: Sequence[StartForecast], now: datetime) -> StartCalibration:

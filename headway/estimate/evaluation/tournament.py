@@ -32,13 +32,16 @@ from headway.model.trace import Trace
 log = logging.getLogger(__name__)
 
 ROWS = 160
-"""So many runs take part: the newest, an equal share of each recipe as far as it has them."""
+"""So many runs take part: the newest, an equal share of each recipe as far as it has them; a team
+has no more than half of them while others have more."""
 FEWEST_TO_JUDGE = 10
 """With fewer runs of a kind a difference is chance."""
 FEWEST_TO_LEARN = 10
 """A split that leaves fewer rows to learn from is none: some candidates cannot."""
 OF_ONE = 10
 """A person's runs count as so many at most."""
+OF_TEAM = 40
+"""A team's."""
 BETTER = 0.98
 """A challenger's mean error is at most so much of the champion's."""
 SURE = 0.05
@@ -168,12 +171,15 @@ def _subsample(
         {
             "at": timed,
             "recipe": [known[at].recipe for at in timed],
+            "team": [traces[at].team for at in timed],
             "when": [str(traces[at].started_at or "") for at in timed],
         }
     ).sort_values("when", kind="stable")
     newest_first = table.iloc[::-1]
     turn = newest_first.groupby("recipe").cumcount()
-    taken = newest_first.assign(turn=turn).sort_values("turn", kind="stable").head(ROWS)
+    ordered = newest_first.assign(turn=turn).sort_values("turn", kind="stable")
+    many = ordered.groupby("team").cumcount() >= ROWS // 2
+    taken = pd.concat([ordered[~many], ordered[many]]).head(ROWS)
     return [int(at) for at in table[table["at"].isin(taken["at"])]["at"]]
 
 
@@ -191,7 +197,8 @@ def _answers(
 ) -> pd.DataFrame:
     """What was asked: split, at (which row), kind, new, whose, seconds, weight.
 
-    All that are new in the same way weigh as one, a person's as `OF_ONE`: so forty runs of one new
+    All that are new in the same way weigh as one, a person's as `OF_ONE`, a
+    team's as `OF_TEAM`: so forty runs of one new
     recipe are one new recipe, however often they were asked about.
     """
     found = []
@@ -200,13 +207,15 @@ def _answers(
         for at in map(int, held):
             kind = kind_of(rows[at], keys)
             whose = whose_run(runs[at])
-            found.append((number, at, kind, new_in(rows[at], kind), whose, seconds[at]))
-    columns = ["split", "at", "kind", "new", "whose", "seconds"]
+            new, team = new_in(rows[at], kind), runs[at].team
+            found.append((number, at, kind, new, whose, team, seconds[at]))
+    columns = ["split", "at", "kind", "new", "whose", "team", "seconds"]
     table = pd.DataFrame(found, columns=columns)
-    once = 1.0 / table.groupby(["kind", "new"])["at"].transform("size")
-    of_one = once.groupby([table["kind"], table["whose"]]).transform("sum")
-    few = (OF_ONE / of_one).clip(upper=1.0).where(table["whose"] != "", 1.0)
-    return table.assign(weight=once * few)
+    weight = 1.0 / table.groupby(["kind", "new"])["at"].transform("size")
+    for column, most in (("whose", OF_ONE), ("team", OF_TEAM)):
+        total = weight.groupby([table["kind"], table[column]]).transform("sum")
+        weight *= (most / total).clip(upper=1.0).where(table[column] != "", 1.0)
+    return table.assign(weight=weight)
 
 
 def _judged(

@@ -31,7 +31,7 @@ def test_what_is_loaded_predicts_what_was_saved(tmp_path):
     store.save(estimators, tmp_path)
     loaded = store.load(tmp_path)
     assert loaded.predict([ASKED]) == estimators.predict([ASKED])
-    assert (loaded.fitted_at, loaded.fingerprint) == (AT, estimators.fingerprint)
+    assert (loaded.fitted_at, loaded.seen) == (AT, estimators.seen)
 
 
 def test_nothing_saved_means_nothing_known(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from headway.clock import SystemClock
 from headway.estimate.evaluation import tournament as subject
 from headway.estimate.evaluation.tournament import tournament
-from headway.estimate.features import Unit
+from headway.estimate.features import Unit, from_trace
 from headway.estimate.kinds import Kind
 from headway.estimate.physics import shipped
 from headway.model.trace import Trace
@@ -168,3 +168,15 @@ def test_what_only_one_of_several_people_runs_changes_nothing_for_the_others():
     ]
     site = [each for pair in zip(hers[:60], others, strict=True) for each in pair]
     assert met(site, brought=Someone(knows)).champions[Kind.OPTION] == "gp"
+
+
+def test_a_team_of_many_recipes_leaves_half_of_the_places_to_others_and_counts_as_forty():
+    many = [replace(t, recipe=f"m{i}", team="many") for i, t in enumerate(a_site(400))]
+    few = [replace(t, team="few") for t in a_site(120)]
+    mixed = sorted([*many, *few], key=lambda t: t.started_at)
+    known = [from_trace(t) for t in mixed]
+    chosen = [mixed[at] for at in subject._subsample(range(len(mixed)), known, mixed)]
+    assert [t.team for t in chosen].count("few") == subject.ROWS // 2
+    rows, split = [from_trace(t) for t in chosen], (np.arange(20), np.arange(20, len(chosen)))
+    answers = subject._answers(rows, chosen, np.ones(len(chosen)), [split])
+    assert answers.groupby(["kind", "team"])["weight"].sum().max() == pytest.approx(40)
