@@ -4,6 +4,7 @@ Only what lies in the folder is read, of a limited size: no link and no name lea
 YAML is read what `read_document` takes: no anchors, no tags, no deep nesting.
 """
 
+import configparser
 import json
 import tomllib
 from collections.abc import Callable, Mapping
@@ -19,11 +20,32 @@ def _yaml(text: str) -> Any:
     return read_document(text, "configuration").values
 
 
+def _ini(text: str) -> Any:
+    """Sections under their dotted names, as spaCy has them; what is JSON's there counts as that."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.optionxform = str  # type: ignore[method-assign, assignment] # names as they are
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise ValueError(str(error)) from None
+    return {name: dict(map(_entry, section.items())) for name, section in parser.items()}
+
+
+def _entry(entry: tuple[str, str]) -> tuple[str, Any]:
+    name, value = entry
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return entry
+
+
 READERS: Mapping[str, Callable[[str], Any]] = {
     ".yaml": _yaml,
     ".yml": _yaml,
     ".json": json.loads,
     ".toml": tomllib.loads,
+    ".cfg": _ini,
+    ".ini": _ini,
 }
 
 

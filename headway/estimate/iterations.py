@@ -10,8 +10,8 @@ from statistics import NormalDist
 
 from headway.estimate.features import Configuration, from_trace
 from headway.estimate.options import by_options, may_change_count
-from headway.estimate.spread import Z80
-from headway.model.trace import Trace
+from headway.estimate.spread import Z80, next_of
+from headway.model.trace import AFTER, Trace
 
 _MOST_RUNS = 20
 _WEIGHT = 3.0
@@ -19,6 +19,8 @@ _WEIGHT = 3.0
 _WIDEST = math.log(2.0)
 """Of half a range of 80 %, as a logarithm: a wider one says nothing."""
 _ALIKE = ("recipe", "gpus", "nodes", "batch_size")
+_AFTER_SD, _LEAST_AFTER_S = 0.5, 0.1
+"""Of the logarithm of how long runs go on when their count is over, before any is seen."""
 
 
 def iterations_of(wanted: Configuration, recent: Sequence[Trace]) -> NormalDist | None:
@@ -33,11 +35,10 @@ def iterations_of(wanted: Configuration, recent: Sequence[Trace]) -> NormalDist 
         recent, key=lambda each: each.started_at.timestamp() if each.started_at else 0.0
     ):
         other = from_trace(trace)
-        alike = all(getattr(other, name) == getattr(wanted, name) for name in _ALIKE)
         if (
             trace.exit == "ok"
             and trace.iterations
-            and alike
+            and _is_alike(other, wanted)
             and _named(work) == _named(_work(other))
         ):
             seen.append((_work(other), math.log(trace.iterations)))
@@ -53,6 +54,23 @@ def iterations_of(wanted: Configuration, recent: Sequence[Trace]) -> NormalDist 
     # Analysis, 2013, §2.6): wider than its mode where little is known.
     sd = said.sd * math.sqrt((_WEIGHT + missed) / (_WEIGHT + len(seen) - 3))
     return NormalDist(said.log_value, sd) if Z80 * sd <= _WIDEST else None
+
+
+def after_count_of(wanted: Configuration, recent: Sequence[Trace]) -> NormalDist | None:
+    """The law of the logarithm of the seconds that a run goes on when its first total is reached.
+
+    None where no past run of *recent* tells it.
+    """
+    logs = [
+        math.log(max(trace.metrics[AFTER], _LEAST_AFTER_S))
+        for trace in recent
+        if trace.exit == "ok" and AFTER in trace.metrics and _is_alike(from_trace(trace), wanted)
+    ]
+    return NormalDist(*next_of(logs, _AFTER_SD)) if logs else None
+
+
+def _is_alike(one: Configuration, other: Configuration) -> bool:
+    return all(getattr(one, name) == getattr(other, name) for name in _ALIKE)
 
 
 def _work(of: Configuration) -> Mapping[str, float]:

@@ -34,6 +34,7 @@ ITERATIONS = frozenset({
     "max_iterations", "train_iters", "total_timesteps", "total_frames",
 })  # fmt: skip
 """The same of nanoGPT and minGPT, Megatron, mmengine, stable-baselines3, CleanRL."""
+AMOUNTS = EPOCHS | ITERATIONS
 _OPTION = re.compile(
     r"-{0,2}\+{0,2}(?P<name>[A-Za-z][\w.\-/]{0,200})(?:[=:](?P<value>.*))?", re.DOTALL
 )
@@ -140,7 +141,7 @@ _BY_NAME = (
 
 def _expected(name: str) -> _Expected:
     last = last_part(name.lstrip("-"))
-    if last in EPOCHS | ITERATIONS:
+    if last in AMOUNTS:
         return _OF_AMOUNT
     return next((each for names, each in _BY_NAME if names.fullmatch(last)), _OF_OTHERS)
 

@@ -14,7 +14,7 @@ from typing import Any
 from headway.errors import HeadwayError
 from headway.estimate.spread import Z80, next_of
 from headway.model.job_text import job_gpus, job_nodes
-from headway.model.run import OTHERS, Prediction, Span
+from headway.model.run import OF_RECIPE, Prediction, Span
 from headway.model.trace import LONGEST_S
 from headway.units import parse_duration
 
@@ -133,8 +133,9 @@ class Usual:
         for group in self._groups:
             logs = self._logs.get(self._key(group, kind) or (), [])
             if len(logs) >= group.enough:
+                whose = OF_RECIPE if group in _OF_RECIPE else "prior: as "
                 words = f"{len(logs)} run{'' if len(logs) == 1 else 's'} {group.words} lasted"
-                return _span(logs, group.sd), words
+                return _span(logs, group.sd), f"{whose}{words}"
         return None
 
 
@@ -177,7 +178,7 @@ def instead_of_prior(said: Prediction, found: Found | None) -> Prediction:
         runtime_low_s=low_s,
         runtime_s=median_s,
         runtime_high_s=high_s,
-        basis=f"{OTHERS}{words}; nothing like it has run",
+        basis=f"{words}; nothing like it has run",
     )
 
 

@@ -126,8 +126,8 @@ class Exit:
     message: str
 
 
-OTHERS = "prior: what "
-"""How a basis begins where runs unlike it stand in the place of the prior."""
+OF_RECIPE = "prior: what "
+"""How a basis begins where runs of its recipe, but unlike it, stand in the place of the prior."""
 
 
 class Span(NamedTuple):
@@ -138,9 +138,12 @@ class Span(NamedTuple):
     high_s: float
 
     def left(self, elapsed_s: float) -> "Span":
-        """What of it is left after *elapsed_s*; what outlives it lasts for a while yet."""
+        """What of it is left after *elapsed_s*; what outlives it lasts for a while yet.
+
+        A lower end of 0 stays: no more than the most is known.
+        """
         floor_s = 0.05 * max(elapsed_s, 0.0)
-        low_s, median_s, high_s = (max(each - elapsed_s, floor_s) for each in self)
+        low_s, median_s, high_s = (max(each - elapsed_s, floor_s) if each else 0.0 for each in self)
         return Span(low_s, median_s, high_s)
 
 
@@ -175,8 +178,8 @@ class Prediction:
 
     @property
     def told(self) -> Span | None:
-        """The runtime as people are told it; None where it is but the bare prior, a guess."""
-        guess = self.basis.startswith("prior") and not self.basis.startswith(OTHERS)
+        """The runtime as people are told it; None where it is a guess, or other programs' time."""
+        guess = self.basis.startswith("prior") and not self.basis.startswith(OF_RECIPE)
         return None if guess else self._span
 
     @property

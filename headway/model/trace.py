@@ -10,6 +10,8 @@ LONGEST_S = 100 * 365 * DAY_S
 """No training run takes a century: such a number is in another unit, or no time."""
 UTILISATION = "gpu_utilisation_frac"
 """Metric of a trace: mean share of time in which its GPUs were busy, nobody else being on them."""
+AFTER = "after_count_s"
+"""The same: seconds that it went on after the first total that it told was reached."""
 
 
 @dataclass(frozen=True, slots=True)

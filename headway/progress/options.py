@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headway.estimate.options import EPOCHS, ITERATIONS, last_part, leaves, options_of
+from headway.estimate.options import AMOUNTS, EPOCHS, ITERATIONS, last_part, leaves, options_of
 from headway.progress.seen import MAX_COUNT
 
 _NUMBER = re.compile(r"[0-9][0-9_]{0,15}(?:\.0{1,3})?(?:[eE]\+?[0-9]{1,2})?")
@@ -38,16 +38,13 @@ def totals_of(command: Sequence[str], config: Mapping[str, Any] | None = None) -
     *command* says anything of it, its configuration says nothing: it may be another unit's.
     """
     settings = dict(leaves(config or {}))
-    said: dict[str, object] = {n: value for n, value in options_of(command) if _of_amount(n)}
+    options = options_of(command)
+    said: dict[str, object] = {n: value for n, value in options if last_part(n) in AMOUNTS}
     said = said or {name: value for name, value in settings.items() if _is_runs(name)}
     words = " ".join([*command, *(f"{name}={value}" for name, value in settings.items())])
     return Totals(
         _the_one(said, EPOCHS), _the_one(said, ITERATIONS), stops_early(words[:_MOST_CHARS])
     )
-
-
-def _of_amount(name: str) -> bool:
-    return last_part(name) in EPOCHS | ITERATIONS
 
 
 def _is_runs(name: str) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from statistics import NormalDist
 
 from headway.errors import (
     CacheFull,
@@ -25,8 +24,7 @@ from headway.errors import (
     StagingTimedOut,
 )
 from headway.estimate.features import from_job
-from headway.estimate.iterations import iterations_of
-from headway.forecast import Forecaster
+from headway.estimate.iterations import after_count_of, iterations_of
 from headway.model.address import upload_name
 from headway.model.container_policy import ContainerPolicy
 from headway.model.job_parts import Dataset, data_field
@@ -334,7 +332,11 @@ class Attempt(NodeAttempt):
         self, lease: Lease, upkeep: AttemptUpkeep, listener: Listener, hidden: Iterable[bytes]
     ) -> Followed:
         site, totals = self.site, totals_of(self.job.command, self.job.configuration)
-        forecaster = self.forecaster
+        nodes, forecaster = self.job.nodes, self.forecaster
+        recent = forecaster.recent(self.job)
+        asked = from_job(
+            self.job, gpus=len(lease.gpus) * nodes, nodes=nodes, dataset_bytes=self.dataset_bytes
+        )
         follower = Follower(
             runtime=site.runtime,
             clock=site.clock,
@@ -345,7 +347,8 @@ class Attempt(NodeAttempt):
             prediction=self.prediction,
             totals=totals._replace(epochs=self.job.training.epochs or totals.epochs),
             is_resumed=lease.attempt > 1,
-            usual_iterations=self._usual_iterations(lease, forecaster),
+            usual_iterations=iterations_of(asked, recent),
+            after_count=after_count_of(asked, recent),
             progress_pattern=self.job.progress,
             max_runtime_s=self._time_left_s(),
             grace_s=self.job.stop_grace,
@@ -368,14 +371,6 @@ class Attempt(NodeAttempt):
             memory_limit_bytes=growth.limit_bytes,
             no_more_memory=growth.refused,
         )
-
-    def _usual_iterations(self, lease: Lease, forecaster: Forecaster) -> NormalDist | None:
-        """The law of the logarithm of its iterations, by earlier runs of its recipe."""
-        nodes = self.job.nodes
-        asked = from_job(
-            self.job, gpus=len(lease.gpus) * nodes, nodes=nodes, dataset_bytes=self.dataset_bytes
-        )
-        return iterations_of(asked, forecaster.recent(self.job))
 
     def _policy(self) -> ContainerPolicy:
         return self.site.policy_for(self.job.team, started=self.container_exists())
@@ -445,7 +440,7 @@ class Attempt(NodeAttempt):
         measured = record.measurement or Measurement()
         parts = [record.exit.message] if record.exit is not None else []
         if measured.runtime_s is not None:
-            predicted = f" (predicted {format_duration(said.runtime_s)})" if said.runtime_s else ""
+            predicted = f" (predicted {format_duration(said.told.median_s)})" if said.told else ""
             parts.append(f"{format_duration(measured.runtime_s)}{predicted}")
         if measured.host_peak_bytes is not None:
             parts.append(f"host peak {format_size(measured.host_peak_bytes)}")

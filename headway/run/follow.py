@@ -37,7 +37,8 @@ _CANCELLATION_EVERY_S = 0.5
 _PASS_ON_EVERY_S = 0.5
 _USAGE_EVERY_S = 0.5
 """The memory peak is put together from these readings; one costs 0.3 ms."""
-_SNAPSHOT_EVERY_S = 5.0
+_SNAPSHOT_EVERY_S, _SNAPSHOT_SHARE = 5.0, 0.1
+"""The rest is told anew so often, and in so many parts of what is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,13 @@ class Watched:
         return None if done is None else max(0.0, min(done / self.point.total, 1.0))
 
 
-def remaining_of(said: Prediction, *, is_resumed: bool) -> RemainingTime:
+def remaining_of(
+    said: Prediction, *, is_resumed: bool, after: NormalDist | None = None
+) -> RemainingTime:
     """The remaining time of an attempt that begins now; what is but a guess tells none."""
     told = said.told
     prior = (told.median_s, told.low_s, told.high_s) if told else ()
-    return RemainingTime(*prior, is_resumed=is_resumed)
+    return RemainingTime(*prior, is_resumed=is_resumed, after=after)
 
 
 class Listener(Protocol):
@@ -178,7 +181,9 @@ class Follower:
     is_resumed: bool = False
     """An earlier attempt may have done part of that."""
     usual_iterations: NormalDist | None = None
-    """Where nobody says how many: the law of their logarithm, by runs like it."""
+    """Where nobody says how many, or only the most: the law of their logarithm, by runs like it."""
+    after_count: NormalDist | None = None
+    """The same of how many seconds it goes on when all that it counts first is done."""
     progress_pattern: str | None = None
     """The job's own pattern of progress in the log."""
     max_runtime_s: float | None
@@ -195,7 +200,9 @@ class Follower:
     """Folders in which its program may write its progress: what each is in, and its name there."""
 
     def __post_init__(self) -> None:
-        self._remaining = remaining_of(self.prediction, is_resumed=self.is_resumed)
+        self._remaining = remaining_of(
+            self.prediction, is_resumed=self.is_resumed, after=self.after_count
+        )
         self._status = self.runtime.wait(self.name, 0.0)
         self._log = LogProgress(
             partial(self.runtime.read_log, self.name),
@@ -321,7 +328,11 @@ class Follower:
         self.listener.watched(self._watched())
 
     def _keep_snapshot(self) -> None:
-        self.upkeep.keep_snapshot(self._watched())
+        now = self._watched()
+        self.upkeep.keep_snapshot(now)
+        high_s = now.remaining.high_s if now.remaining else None
+        share_s = _SNAPSHOT_EVERY_S if high_s is None else _SNAPSHOT_SHARE * high_s
+        self._snapshot.every_s = min(max(share_s, _USAGE_EVERY_S), _SNAPSHOT_EVERY_S)
 
     def _check_once(self) -> None:
         self._findings = self.upkeep.check(self._elapsed_s, self._usage)

@@ -1,12 +1,14 @@
 """What an attempt that has ended teaches: its trace."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from headway.estimate.options import numbers_of
 from headway.model.lease import Basis, Demand
+from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.model.trace import UTILISATION, Trace
+from headway.model.trace import AFTER, UTILISATION, Trace
 from headway.run.here import NodeAttempt
 
 CUT_SHORT = frozenset({ExitKind.TIMED_OUT, ExitKind.CANCELLED, ExitKind.PREEMPTED})
@@ -92,8 +94,21 @@ def trace_of(
         metrics={
             **numbers_of(job.command, job.configuration),
             **({} if busy is None else {UTILISATION: busy}),
+            **after_count(ledger.progress.series(attempt.run_id, attempt.number), learnt.runtime_s),
         },
     )
+
+
+def after_count(points: Sequence[ProgressPoint], runtime_s: float | None) -> Mapping[str, float]:
+    """How long a run of *runtime_s* went on when the first total of *points* was reached.
+
+    Empty where none was.
+    """
+    for each in points:
+        done = each.epoch if each.iteration is None else each.iteration
+        if runtime_s and each.total and done is not None and done >= each.total:
+            return {AFTER: max(runtime_s - each.t_s, 0.0)}
+    return {}
 
 
 def _exit_of(exit_: Exit) -> str:

@@ -8,6 +8,7 @@ from headway.units import format_duration
 _NARROW = 1.5
 """An interval whose ends differ by no more than so many times is told by its middle alone."""
 BY_OTHERS = "as long as runs like it lasted"
+GOES_ON = "and it goes on; how long is not known"
 
 
 def left_text(left: Span, cost: float | None = None, *, is_range: bool = False) -> str:
@@ -50,7 +51,9 @@ def progress_text(far: ProgressSnapshot | None, left: Span | None, cost: float |
     """
     if far is not None and far.done_frac is not None:
         done = f"{far.done_frac:.0%}"
-        return done if left is None else f"{done}, {left_text(left, cost)}"
+        if left is None:
+            return done if far.done_frac < 1.0 else f"{done}, {GOES_ON}"
+        return f"{done}, {left_text(left, cost)}"
     place = "" if far is None else place_text(far)
     if far is not None and place:
         place = f"{place}, {unknown_text(far.per_s)}"

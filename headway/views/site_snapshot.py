@@ -40,8 +40,8 @@ class RunProgress:
 
     @property
     def remaining_s(self) -> float | None:
-        """The middle of how long it still takes."""
-        return self.left.median_s if self.left else None
+        """The middle of how long it still takes; None where no more than the most is known."""
+        return self.left.median_s if self.left and self.left.low_s > 0.0 else None
 
     @property
     def remaining_low_s(self) -> float | None:
@@ -133,15 +133,26 @@ def progress_of_runs(site: Site, records: Sequence[RunRecord]) -> list[RunProgre
     ended = ledger.runs.lasted(LOOKED_AT)
     usual = usual_of(ended, running, said, shared=shared, of_recipe=True)
     now = ledger.now()
-    return [_progress(record, said.get(record.run_id), usual, now) for record in records]
+    return [standing_of(record, said.get(record.run_id), usual, now) for record in records]
 
 
-def _progress(
+def standing_of(
     record: RunRecord, last: ProgressSnapshot | None, usual: Usual, now: datetime
 ) -> RunProgress:
+    """How far *record* is *now*, by what was *last* said of it and by how long its like last."""
     if record.state is not RunState.RUNNING or record.started_at is None:
         return RunProgress(record)
     elapsed_s = max((now - record.started_at).total_seconds(), 0.0)
     far = last if last is not None and last.attempt == record.attempt else None
+    if far is not None and _nobody_can_say(record, far, now):
+        return RunProgress(record, elapsed_s, None, far)
     # As the queue has it, but of runs of other recipes, which people are not told of.
     return RunProgress(record, elapsed_s, left_of(record, last, usual, now), far)
+
+
+def _nobody_can_say(record: RunRecord, far: ProgressSnapshot, now: datetime) -> bool:
+    """Whether who follows it says that its rest is not known, or said a time that is over."""
+    if far.high_s is not None:
+        return (now - far.at).total_seconds() >= far.high_s
+    said = record.prediction
+    return (said is not None and said.told is not None) or far.done_frac is not None

@@ -61,12 +61,14 @@ class RemainingBasis(enum.StrEnum):
     EVIDENCE = "evidence"
     STALLED = "stalled"
     """No progress for much longer than ever before; the rest is as if it went on now."""
-    DONE = "done"
 
 
 @dataclass(frozen=True, slots=True)
 class RemainingEstimate:
-    """What is left, in seconds, with an 80 % interval; None where nothing is known."""
+    """What is left, in seconds, with an 80 % interval; None where nothing is known.
+
+    Where no more than the most is known its lower end is 0, and its middle says nothing.
+    """
 
     remaining_s: float | None
     low_s: float | None
@@ -84,6 +86,8 @@ class RemainingTime:
         prior_low_s: Lower end of its 80 % interval.
         prior_high_s: Upper end of it.
         is_resumed: An earlier attempt may have done part of it.
+        after: Of the logarithm of the seconds that runs like it went on when the first total that
+            they told was reached; None where that is not known.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class RemainingTime:
         prior_high_s: float | None = None,
         *,
         is_resumed: bool = False,
+        after: NormalDist | None = None,
     ) -> None:
         usable = prior_s is not None and math.isfinite(prior_s) and prior_s > 0
         self._prior_s = prior_s if usable else None
@@ -101,6 +106,7 @@ class RemainingTime:
         self.may_end_early = False
         """The total is but the most that there will be."""
         self._usual: NormalDist | None = None
+        self._after = after
 
     def update(
         self,
@@ -122,9 +128,11 @@ class RemainingTime:
             total: Units there will be in all; None where that is not known, or not any more.
             epoch: Epochs done in all, where the units are finer and it is known.
             usual: Of the logarithm of the units that runs like it had in all; it counts where
-                no total is known.
+                no total is known, or only the most.
         """
         self._usual = usual
+        if done < 0.5 * self._history.done:
+            self._after = None  # this is what comes after
         self._history.add(t_s, done, total, epoch)
 
     def count_anew(self) -> None:
@@ -161,31 +169,30 @@ class RemainingTime:
             speed = _Speed.of(longer, total, left)
         if history.before_first_epoch_end:
             speed = speed.before_an_end()
-        speed = speed.for_units(rest)
+        speed = speed.for_units(rest._replace(low=rest.low or rest.median))
         remaining_s, up, down, basis = self._blend(speed, left, total)
         # The unit, or pause, that is under way has used up part of its time already.
         credit_s = min(waited_s, speed.report_s + speed.due_s, 0.9 * remaining_s)
-        high_s = remaining_s * math.exp(QUANTILE_80 * up) - credit_s
+        after = self._after_left(0.0)
+        high_s = remaining_s * math.exp(QUANTILE_80 * up) - credit_s + after.high
         remaining_s -= credit_s
+        low_s = remaining_s / math.exp(QUANTILE_80 * down) + after.low if rest.low else 0.0
         if waited_s > usual.stall_s:
             basis = RemainingBasis.STALLED
-        return RemainingEstimate(
-            remaining_s,
-            0.0
-            if self.may_end_early and history.total
-            else remaining_s / math.exp(QUANTILE_80 * down),
-            high_s,
-            basis,
-            overdue=waited_s / usual.report_s,
-        )
+        overdue = waited_s / usual.report_s
+        return RemainingEstimate(remaining_s + after.median, low_s, high_s, basis, overdue)
+
+    def _after_left(self, waited_s: float) -> "_Left":
+        """Seconds that it will go on after its last unit, *waited_s* after that."""
+        rest = None if self._after is None else _left_of(self._after, waited_s)
+        return rest or _Left(0.0, 0.0, 0.0)
 
     def _after_all(self, t_s: float, waited_s: float) -> RemainingEstimate:
-        """What is left after the last unit: perhaps a last pause, as after those before."""
-        seen, total = without_report_at_begin(self._history.intervals()), self._history.done
-        last_s = _Speed.of(seen, total, 0.0).last_s if len(seen.unit_s) else 0.0
-        if waited_s > STALL_MIN_S + last_s:
-            return self._prior_alone(t_s)  # it does something else, of which it tells nothing
-        return RemainingEstimate(0.0, 0.0, max(last_s - waited_s, 0.0), RemainingBasis.DONE)
+        """What is left after the last unit: its program may have ended, or do something else."""
+        rest = self._after_left(waited_s)
+        if rest.median > 0.0:
+            return RemainingEstimate(rest.median, rest.low, rest.high, RemainingBasis.PRIOR)
+        return self._prior_alone(t_s)
 
     def _prior_alone(self, t_s: float) -> RemainingEstimate:
         """What is left of runs like it by their time alone."""
@@ -197,11 +204,19 @@ class RemainingTime:
         return RemainingEstimate(rest.median, rest.low, rest.high, RemainingBasis.PRIOR)
 
     def _units_left(self) -> "_Left | None":
-        """Units that are left: known, or by how many runs like it had in all."""
-        history = self._history
-        if history.total is not None:
-            return _Left(*[history.total - history.done] * 3)
-        return None if self._usual is None else _left_of(self._usual, history.done)
+        """Units that are left: known, or by how many runs like it had in all.
+
+        From 0 on where no more than the most is known.
+        """
+        history, rest = self._history, None
+        known = history.total is not None and not self.may_end_early
+        if self._usual is not None and not known:
+            rest = _left_of(self._usual, history.done)
+        if history.total is None:
+            return rest
+        most = history.total - history.done
+        rest = rest or _Left(most if known else 0.0, most, most)
+        return _Left(*(min(each, most) for each in rest))
 
     def _blend(
         self, speed: "_Speed", left: float, total: float
@@ -211,7 +226,8 @@ class RemainingTime:
         if self._prior_s is None:
             return evidence_s, speed.sd, speed.down, RemainingBasis.EVIDENCE
         # A slow start is part of what was predicted, and is over.
-        rest_s = max(self._prior_s - speed.startup_s, 0.1 * self._prior_s)
+        after_s = self._after_left(0.0).median
+        rest_s = max(self._prior_s - speed.startup_s - after_s, 0.1 * self._prior_s)
         prior_s = max(rest_s * (left / total), 1e-9)
         # What it is off by in all it is off by in the rest, however little that is.
         prior_sd = self._prior_sd * self._prior_s / prior_s

@@ -46,6 +46,40 @@ def test_a_file_that_the_command_names(tmp_path: Path, name: str, text: str, giv
     assert totals_of(["bash", "-c", " ".join(command)], settings).epochs == 7
 
 
+SPACY = """
+[system]
+seed = 3
+[training]
+seed = ${system.seed}
+max_epochs = 0
+max_steps = ${vars.steps}
+patience = 1600
+[vars]
+steps = 1000
+[training.batcher.size]
+@schedules = "compounding.v1"
+start = 100
+"""
+
+
+def test_a_configuration_of_sections_and_what_stands_under_another_name(tmp_path: Path) -> None:
+    (tmp_path / "config.cfg").write_text(SPACY)
+    command = ["python", "-m", "spacy", "train", "config.cfg", "--output", "o"]
+    settings = settings_of(tmp_path, command)
+    assert settings["training.seed"] == 3.0
+    assert settings["training.batcher.size.start"] == 100.0
+    assert totals_of(command, settings) == (None, 1000, True)
+    write(tmp_path, c="trainer: {max_epochs: '${n}', lr: '${..lr}'}\nn: ${m.n}\nm: {n: 7}\n")
+    settings = settings_of(tmp_path, ["python", "t.py", "c.yaml"])
+    assert settings == {"trainer.max_epochs": 7.0, "n": 7.0, "m.n": 7.0}
+
+
+@pytest.mark.parametrize("said", ["${oc.env:N,3}", "${..n}", "${n}0", "${epochs}", "${more}"])
+def test_how_many_only_its_program_computes_is_not_said(tmp_path: Path, said: str) -> None:
+    write(tmp_path, c=f"n: 3\nepochs: {said}\nwarmup: {{epochs: 5}}\n")
+    assert settings_of(tmp_path, ["python", "t.py", "c.yaml"]) == {}
+
+
 def test_what_the_command_overrides_wins_and_a_later_file(tmp_path: Path) -> None:
     write(tmp_path, a="epochs: 3\nlr: 0.1\nseed: 1\n", b="lr: 0.2\nseed: none\n")
     command = "python t.py --config a.yaml --config b.yaml --epochs 9"

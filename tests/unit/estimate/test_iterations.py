@@ -2,15 +2,16 @@
 
 import math
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from headway.estimate.features import Configuration
-from headway.estimate.iterations import iterations_of
+from headway.estimate.iterations import after_count_of, iterations_of
 from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.estimate.spread import Z80
-from headway.model.trace import Trace
+from headway.model.trace import AFTER, Trace
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -96,3 +97,16 @@ def test_a_run_that_has_outlasted_those_like_it_is_told_nothing() -> None:
     assert remaining.at(500.0).remaining_s is None
     remaining.update(500.1, 5001)
     assert remaining.at(500.1).remaining_s is None
+
+
+def test_how_long_runs_go_on_when_their_count_is_over_is_learnt_from_those_that_did() -> None:
+    runs = [ran(n, 100, {}, exit=how) for n, how in enumerate(["ok", "ok", "failed", "ok"])]
+    runs = [
+        replace(run, metrics={AFTER: at})
+        for run, at in zip(runs, (8.0, 10.0, 999.0, 0.0), strict=True)
+    ]
+    assert after_count_of(wanted(), runs[:2]).mean == pytest.approx(math.log(9.0), rel=0.01)
+    assert after_count_of(wanted(), runs[:3]) == after_count_of(wanted(), runs[:2])
+    assert after_count_of(wanted(), runs[3:]).mean < 0.0
+    assert after_count_of(wanted(), [ran(1, 100, {})]) is None
+    assert after_count_of(replace(wanted(), recipe="another"), runs) is None

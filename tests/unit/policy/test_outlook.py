@@ -188,7 +188,7 @@ def test_a_site_that_has_run_others_says_what_they_lasted() -> None:
     ]
     span, basis = Usual(others).of(kind_of({"image": "i", "name": "digits"}, "ada", "team"))
     assert span.median_s == pytest.approx(120.0)
-    assert basis == "3 runs of its size lasted"
+    assert basis == "prior: as 3 runs of its size lasted"
     assert span.low_s < 30
     assert 480 < span.high_s < DAY_S
     assert Usual(others[:2]).of(kind_of({"image": "i"}, "ada", "team")) is None
@@ -215,11 +215,11 @@ def test_the_nearest_group_speaks() -> None:
     others = [Lasted(replace(mine, recipe=f"r{at}", owner="bob"), 10.0) for at in range(5)]
     usual = Usual([same, small, *others])
     assert usual.of(mine)[0].median_s == pytest.approx(100.0)
-    assert usual.of(replace(mine, gpus=4))[1] == "2 runs of its recipe lasted"
+    assert usual.of(replace(mine, gpus=4))[1] == "prior: what 2 runs of its recipe lasted"
     mine_too = replace(mine, recipe="new")
-    assert usual.of(mine_too)[1] == "1 run of its owner, image and size lasted"
+    assert usual.of(mine_too)[1] == "prior: as 1 run of its owner, image and size lasted"
     other = replace(mine_too, owner="eve")
-    assert usual.of(other)[1] == "6 runs of its image and size lasted"
+    assert usual.of(other)[1] == "prior: as 6 runs of its image and size lasted"
     # Who is not known is nobody's like.
     nameless = [Lasted(replace(mine, recipe=f"r{at}", owner=""), 10.0) for at in range(3)]
     assert "owner" not in Usual(nameless).of(replace(mine, owner="", recipe="new"))[1]

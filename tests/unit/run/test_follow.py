@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
 
@@ -140,9 +141,10 @@ class Bench:
         ).follow()
 
 
-def test_a_guess_is_no_remaining_time() -> None:
+@pytest.mark.parametrize("said", ["nothing like it", "as 3 runs of its owner and size lasted"])
+def test_a_guess_is_no_remaining_time_nor_is_what_another_program_took(said: str) -> None:
     bench = Bench(Script(output=(), runs_s=20.0))
-    bench.prediction = Prediction(3600.0, 120.0, 86_400.0, basis="prior: nothing like it has run")
+    bench.prediction = Prediction(3600.0, 120.0, 86_400.0, basis=f"prior: {said}")
     bench.follow()
     assert {seen.remaining.remaining_s for seen in bench.listener.seen if seen.remaining} == {None}
 
@@ -503,10 +505,13 @@ def test_a_check_that_fails_changes_nothing() -> None:
     assert bench.follow().runtime_s == pytest.approx(101.0, abs=1.0)
 
 
-def test_how_it_stands_is_kept_every_few_seconds() -> None:
+def test_how_it_stands_is_kept_every_few_seconds_and_sooner_as_it_ends() -> None:
     bench = Bench(TRAINING)
     bench.follow()
-    assert len(bench.site.snapshots) == pytest.approx(20, abs=2)
+    gaps = [later - at for at, later in pairwise(bench.site.snapshots)]
+    assert max(gaps[:9]) == pytest.approx(5.0, abs=0.6)
+    assert max(gaps[-9:]) < 2.0
+    assert len(gaps) < 50
 
 
 def test_a_cancellation_is_asked_for_now_and_then_and_stops_it_once() -> None:

@@ -3,8 +3,10 @@
 import pytest
 
 from headway.model.lease import Basis, Demand
+from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.run.traces import lesson
+from headway.model.trace import AFTER
+from headway.run.traces import after_count, lesson
 from headway.units import GIB
 
 MEASURED = Measurement(60.0, host_peak_bytes=2 * GIB, gpu_peak_bytes=5 * GIB)
@@ -34,3 +36,12 @@ def test_what_was_cut_short_teaches_nothing_where_more_is_known_or_less_was_seen
 
 def test_a_failure_teaches_nothing() -> None:
     assert lesson(Exit(ExitKind.FAILED, 1, ""), MEASURED, GUESSED, 0, reports=9) is None
+
+
+def test_how_long_it_went_on_when_the_first_total_was_reached() -> None:
+    first = [ProgressPoint(float(at), at, total=10) for at in range(1, 11)]
+    second = [ProgressPoint(10.0 + at, at, total=None) for at in range(1, 8)]
+    assert after_count([*first, *second], 19.0) == {AFTER: 9.0}
+    assert after_count([ProgressPoint(4.0, epoch=3.0, total=3)], 4.5) == {AFTER: 0.5}
+    assert after_count(first[:-1], 19.0) == {}  # it ended early, or told no more
+    assert after_count(first, None) == {}

@@ -22,6 +22,8 @@ def far(**said: float | None) -> ProgressSnapshot:
         (far(), None, ""),
         (far(iteration=10, total=40, done_frac=0.25), None, "25%"),
         (far(iteration=10, total=40, done_frac=0.25), Span(170, 180, 200), "25%, 3 min left"),
+        (far(done_frac=0.25), Span(0, 60, 60), "25%, at most 1 min left"),
+        (far(done_frac=1.0), None, "100%, and it goes on; how long is not known"),
         (
             far(iteration=10, total=40, done_frac=0.25),
             Span(100, 180, 400),

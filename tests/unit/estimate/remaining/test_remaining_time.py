@@ -4,6 +4,7 @@ import math
 import random
 from itertools import accumulate
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -334,10 +335,37 @@ def test_a_program_that_starts_over_keeps_its_speed() -> None:
     assert remaining.at(110.0).remaining_s == pytest.approx(200.0, rel=0.05)
 
 
-def test_done_is_done() -> None:
-    assert after([1.0] * 20, 20, prior_s=500.0) == RemainingEstimate(
-        0.0, 0.0, 0.0, RemainingBasis.DONE
-    )
+def test_what_comes_when_all_that_was_told_is_done_is_not_known() -> None:
+    """A bar was full, and 0 s were said to be left while its program drew for 20 s more."""
+    assert after([1.0] * 20, 20) == RemainingEstimate(None, None, None, RemainingBasis.UNKNOWN)
+
+
+def test_what_comes_then_is_known_by_runs_like_it() -> None:
+    law = NormalDist(math.log(10.0), 0.3)
+    remaining = RemainingTime(30.0, 25.0, 36.0, after=law)
+    for done in range(1, 11):
+        remaining.update(2.0 * done, done, 10)
+        left = remaining.at(2.0 * done)
+        assert left.low_s < 30.0 - 2.0 * done < left.high_s
+        assert left.remaining_s == pytest.approx(30.0 - 2.0 * done, rel=0.2)
+    assert remaining.at(25.0).remaining_s == pytest.approx(5.5, rel=0.2)
+    assert remaining.at(60.0).remaining_s is None
+    remaining.update(60.0, 1, 10)  # that is what came after: of what comes then nothing was learnt
+    remaining.update(70.0, 5, 10)
+    assert remaining.at(70.0).remaining_s < 15.0
+
+
+def test_a_run_that_may_stop_early_is_told_by_how_many_runs_like_it_had() -> None:
+    remaining, law = RemainingTime(), NormalDist(math.log(40.0), 0.1)
+    remaining.may_end_early = True
+    for done in range(1, 21):
+        remaining.update(float(done), done, 100, usual=law)
+    left = remaining.at(20.0)
+    assert 10.0 < left.low_s < 20.0 < left.high_s < 40.0
+    for done in range(21, 61):
+        remaining.update(float(done), done, 62, usual=law)
+    left = remaining.at(60.0)
+    assert (left.low_s, left.remaining_s) == (0.0, pytest.approx(2.0, rel=0.1))  # it outlasted them
 
 
 REPORTS = st.lists(
