@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -228,9 +229,12 @@ def _watch(client: Client, run_id: str, said: Said) -> None:
     said.reserved_bytes = (run.get("demand") or {}).get("host_memory_bytes")
     predicted = run.get("predicted") or {}
     said.predicted_s, said.known = predicted.get("runtime_s"), predicted.get("basis") != "prior"
-    if last and last[0]["ended_at"] and said.runtime_s:
-        ended = datetime.fromisoformat(last[0]["ended_at"]).timestamp()
-        said.began_at = ended - said.runtime_s
+    if last and last[0]["started_at"]:
+        # An attempt's end is no program's: its files are looked through between the two.
+        steps = [each for each in run["steps"] if each["attempt"] == run["attempt"]]
+        before = takewhile(lambda step: step["name"] != "train", steps)
+        took_s = sum(step["seconds"] or 0.0 for step in before)
+        said.began_at = datetime.fromisoformat(last[0]["started_at"]).timestamp() + took_s
 
 
 def print_table(told: list[Said], half: str | None) -> None:
