@@ -42,6 +42,8 @@ class History:
     t_s: float = 0.0
     done: float = 0.0
     total: float | None = None
+    began_s: float = 0.0
+    """When the first unit that is kept began."""
     _units: list[float] = field(default_factory=list)
     _seconds: list[float] = field(default_factory=list)
     _end: list[float] = field(default_factory=list)
@@ -108,6 +110,7 @@ class History:
         self.total = total
 
     def _append(self, units: float, seconds: float, end: float) -> None:
+        self.began_s = self.began_s if self._units else self.t_s
         self._units.append(units)
         self._seconds.append(max(seconds, 1e-9))
         self._end.append(end)

@@ -174,7 +174,10 @@ class RemainingTime:
         # The unit, or pause, that is under way has used up part of its time already.
         credit_s = min(waited_s, speed.report_s + speed.due_s, 0.9 * remaining_s)
         after = self._after_left(0.0)
-        high_s = remaining_s * math.exp(QUANTILE_80 * up) - credit_s + after.high
+        # Who does much before it counts may do as much when it has: nobody has seen it end yet.
+        before_s = history.began_s + speed.startup_s
+        more_s = before_s if self._after is None else after.high
+        high_s = remaining_s * math.exp(QUANTILE_80 * up) - credit_s + more_s
         remaining_s -= credit_s
         low_s = remaining_s / math.exp(QUANTILE_80 * down) + after.low if rest.low else 0.0
         if waited_s > usual.stall_s:

@@ -95,6 +95,15 @@ def test_a_short_count_before_a_long_one_was_a_warm_up() -> None:
     assert middle == pytest.approx(1.0, rel=0.1)
 
 
+@pytest.mark.parametrize("every", [1, 20])
+def test_who_does_much_before_it_counts_may_do_as_much_afterwards(every: int) -> None:
+    """numpyro compiles for a minute, draws samples for ten seconds, and predicts: 1.3 of 38 s."""
+    log = bars([(60.0, "compiles\n")], bar("sample: ", 100, 0.1, every=every), [(40.0, "done\n")])
+    for middle, low, high in filter(None, told(log, 0.6, 0.62)):
+        assert low <= middle < 0.2
+        assert high > 1.0
+
+
 @pytest.mark.parametrize("before", ["Fold {}/5\n", "fold: {}\n", "=== Fold {} ===\n"])
 def test_epochs_of_a_fold_are_not_those_of_the_run(before: str) -> None:
     assert told(plain_epochs(*[20] * 5, before=before), 0.05, 0.1, 0.5) == [None] * 3
