@@ -15,7 +15,6 @@ from flows.page import Artifact
 from flows.run_chart import RunChart
 from headway.clock import Clock
 from headway.errors import shown
-from headway.estimate.remaining.remaining_time import RemainingBasis
 from headway.model.profile import Profile
 from headway.model.run import Measurement, Prediction, Span
 from headway.model.run_warning import RunWarning, Silent
@@ -119,13 +118,12 @@ def _line(now: Watched, *, over: bool = False) -> str:
     left = now.remaining
     if left is None or left.remaining_s is None or left.low_s is None or left.high_s is None:
         parts.append("remaining time not known yet")
-    elif now.done_frac is None:
-        span = Span(left.low_s, left.remaining_s, left.high_s)
-        parts.append(f"**{left_text(span, is_range=True)}**, {BY_OTHERS}")
     else:
-        spread = f"{format_duration(left.low_s)} to {format_duration(left.high_s)}"
-        parts.append(f"**{format_duration(left.remaining_s)} left** ({spread})")
-    if left is not None and left.basis is RemainingBasis.STALLED:
+        is_by_others = now.done_frac is None
+        span = Span(left.low_s, left.remaining_s, left.high_s)
+        parts.append(f"**{left_text(span, is_range=is_by_others)}**")
+        parts += [BY_OTHERS] if is_by_others else []
+    if left is not None and left.overdue:
         parts.append(f"**no progress for {left.overdue:.0f} expected reports**")
     parts += [f"**{_WORDS[each.failure.kind]}**" for each in now.warnings]
     return ", ".join(part for part in parts if part)

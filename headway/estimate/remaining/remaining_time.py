@@ -13,7 +13,6 @@ unit is an iteration, or an epoch where nothing finer is known.
   as it is long and agrees with itself; both on a log scale.
 """
 
-import enum
 import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -50,19 +49,6 @@ STALL_MIN_S = 30.0
 """… and at least so long."""
 
 
-class RemainingBasis(enum.StrEnum):
-    """What a remaining time rests on."""
-
-    UNKNOWN = "unknown"
-    """No prior, and no progress or no total: nothing can be said."""
-    PRIOR = "prior"
-    BLEND = "blend"
-    """The prior and the first iterations."""
-    EVIDENCE = "evidence"
-    STALLED = "stalled"
-    """No progress for much longer than ever before; the rest is as if it went on now."""
-
-
 @dataclass(frozen=True, slots=True)
 class RemainingEstimate:
     """What is left, in seconds, with an 80 % interval; None where nothing is known.
@@ -73,9 +59,8 @@ class RemainingEstimate:
     remaining_s: float | None
     low_s: float | None
     high_s: float | None
-    basis: RemainingBasis = RemainingBasis.UNKNOWN
     overdue: float = 0.0
-    """Time since the last progress, in expected reports."""
+    """Of a run that may have stalled: time since its last progress, in expected reports."""
 
 
 class RemainingTime:
@@ -170,7 +155,7 @@ class RemainingTime:
         if history.before_first_epoch_end:
             speed = speed.before_an_end()
         speed = speed.for_units(rest._replace(low=rest.low or rest.median))
-        remaining_s, up, down, basis = self._blend(speed, left, total)
+        remaining_s, up, down = self._blend(speed, left, total)
         # The unit, or pause, that is under way has used up part of its time already.
         credit_s = min(waited_s, speed.report_s + speed.due_s, 0.9 * remaining_s)
         after = self._after_left(0.0)
@@ -180,10 +165,8 @@ class RemainingTime:
         high_s = remaining_s * math.exp(QUANTILE_80 * up) - credit_s + more_s
         remaining_s -= credit_s
         low_s = remaining_s / math.exp(QUANTILE_80 * down) + after.low if rest.low else 0.0
-        if waited_s > usual.stall_s:
-            basis = RemainingBasis.STALLED
-        overdue = waited_s / usual.report_s
-        return RemainingEstimate(remaining_s + after.median, low_s, high_s, basis, overdue)
+        overdue = waited_s / usual.report_s if waited_s > usual.stall_s else 0.0
+        return RemainingEstimate(remaining_s + after.median, low_s, high_s, overdue)
 
     def _after_left(self, waited_s: float) -> "_Left":
         """Seconds that it will go on after its last unit, *waited_s* after that."""
@@ -194,7 +177,7 @@ class RemainingTime:
         """What is left after the last unit: its program may have ended, or do something else."""
         rest = self._after_left(waited_s)
         if rest.median > 0.0:
-            return RemainingEstimate(rest.median, rest.low, rest.high, RemainingBasis.PRIOR)
+            return RemainingEstimate(rest.median, rest.low, rest.high)
         return self._prior_alone(t_s)
 
     def _prior_alone(self, t_s: float) -> RemainingEstimate:
@@ -203,8 +186,8 @@ class RemainingTime:
         if self._prior_s is not None:
             rest = _left_of(NormalDist(math.log(self._prior_s), self._prior_sd), t_s)
         if rest is None:
-            return RemainingEstimate(None, None, None, RemainingBasis.UNKNOWN)
-        return RemainingEstimate(rest.median, rest.low, rest.high, RemainingBasis.PRIOR)
+            return RemainingEstimate(None, None, None)
+        return RemainingEstimate(rest.median, rest.low, rest.high)
 
     def _units_left(self) -> "_Left | None":
         """Units that are left: known, or by how many runs like it had in all.
@@ -221,13 +204,11 @@ class RemainingTime:
         rest = rest or _Left(most if known else 0.0, most, most)
         return _Left(*(min(each, most) for each in rest))
 
-    def _blend(
-        self, speed: "_Speed", left: float, total: float
-    ) -> tuple[float, float, float, RemainingBasis]:
-        """Seconds left, standard deviation of their log upwards and downwards, and their basis."""
+    def _blend(self, speed: "_Speed", left: float, total: float) -> tuple[float, float, float]:
+        """Seconds left, and the standard deviation of their log upwards and downwards."""
         evidence_s = speed.left_s
         if self._prior_s is None:
-            return evidence_s, speed.sd, speed.down, RemainingBasis.EVIDENCE
+            return evidence_s, speed.sd, speed.down
         # A slow start is part of what was predicted, and is over.
         after_s = self._after_left(0.0).median
         rest_s = max(self._prior_s - speed.startup_s - after_s, 0.1 * self._prior_s)
@@ -246,8 +227,7 @@ class RemainingTime:
             math.hypot(each * prior_sd / math.hypot(each, prior_sd), conflict)
             for each in (speed.sd, speed.down)
         )
-        basis = RemainingBasis.BLEND if weight > 0.02 else RemainingBasis.EVIDENCE
-        return math.exp(log_s), up, down, basis
+        return math.exp(log_s), up, down
 
 
 class _Left(NamedTuple):

@@ -13,7 +13,7 @@ from statistics import NormalDist
 import pytest
 
 from headway.errors import LeaseLost, LedgerUnreachable
-from headway.estimate.remaining.remaining_time import RemainingBasis, RemainingTime
+from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.ledger.series import MAX_POINTS
 from headway.model.container_policy import ContainerPolicy
 from headway.model.node import GpuProcess, GpuReading
@@ -456,7 +456,7 @@ def test_a_run_without_progress_is_said_to_stall() -> None:
     stalled = [
         seen.elapsed_s
         for seen in bench.listener.seen
-        if seen.remaining is not None and seen.remaining.basis is RemainingBasis.STALLED
+        if seen.remaining is not None and seen.remaining.overdue
     ]
     assert 75.0 < min(stalled) < 100.0
 

@@ -15,7 +15,6 @@ from headway.estimate.remaining.backtest import backtest
 from headway.estimate.remaining.history import MAX_ENTRIES, History
 from headway.estimate.remaining.level import QUANTILE_80
 from headway.estimate.remaining.remaining_time import (
-    RemainingBasis,
     RemainingEstimate,
     RemainingTime,
 )
@@ -87,7 +86,7 @@ def test_an_epoch_under_way_counts_once_it_is_longer_than_the_few_before_it() ->
     assert said == pytest.approx([39 * 0.05, 38 * 0.3, 38 * 0.9], rel=0.2)
     waits = follow([1.0, 1.0], 40).at(2.9)
     assert waits.remaining_s == pytest.approx(37.1, rel=0.05)  # not longer than those before it
-    assert first.at(60.0).basis is RemainingBasis.STALLED
+    assert first.at(60.0).overdue > 0.0
 
 
 def test_the_first_epoch_of_a_few_is_believed() -> None:
@@ -167,7 +166,7 @@ def test_the_interval_of_a_drift_holds_four_in_five() -> None:
 def test_prior_alone_before_the_first_step_and_evidence_alone_in_the_end() -> None:
     remaining = RemainingTime(1000.0, 800.0, 1500.0)
     first = remaining.at(100.0)
-    assert (first.remaining_s, first.basis) == (pytest.approx(900.0), RemainingBasis.PRIOR)
+    assert first.remaining_s == pytest.approx(900.0)
     assert first.low_s is not None
     assert first.high_s is not None
     assert 500.0 < first.low_s < 900.0 < first.high_s < 1600.0
@@ -259,7 +258,7 @@ def test_past_its_prediction_a_run_lasts_as_long_as_those_like_it_that_lasted_so
 
 def test_of_a_run_that_has_outlasted_all_like_it_nothing_is_said() -> None:
     said = RemainingTime(100.0, 50.0, 200.0).at(1000.0)
-    assert (said.remaining_s, said.high_s, said.basis) == (None, None, RemainingBasis.UNKNOWN)
+    assert (said.remaining_s, said.high_s) == (None, None)
 
 
 def test_between_two_reports_the_clock_counts_down_by_one_step_at_most() -> None:
@@ -272,9 +271,9 @@ def test_a_stall_is_noticed() -> None:
     remaining = follow(([1.0] * 49 + [20.0]) * 4, 400)
     ended_s = 4 * 69.0
     a_pause_as_before = remaining.at(ended_s + 20.0)
-    assert a_pause_as_before.basis is not RemainingBasis.STALLED
+    assert a_pause_as_before.overdue == 0.0
     stalled = remaining.at(ended_s + 70.0)
-    assert stalled.basis is RemainingBasis.STALLED
+    assert stalled.overdue > 0.0
     assert stalled.overdue == pytest.approx(70.0, rel=0.05)
 
 
@@ -337,7 +336,7 @@ def test_a_program_that_starts_over_keeps_its_speed() -> None:
 
 def test_what_comes_when_all_that_was_told_is_done_is_not_known() -> None:
     """A bar was full, and 0 s were said to be left while its program drew for 20 s more."""
-    assert after([1.0] * 20, 20) == RemainingEstimate(None, None, None, RemainingBasis.UNKNOWN)
+    assert after([1.0] * 20, 20) == RemainingEstimate(None, None, None)
 
 
 def test_what_comes_then_is_known_by_runs_like_it() -> None:
