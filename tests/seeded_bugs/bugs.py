@@ -60,15 +60,15 @@ BUGS = (
     Bug(
         "a release compares no token",
         "headway/ledger/leases.py",
-        "if lease is not None and (lease.attempt, lease.token) == (fence.attempt, fence.token):",
-        "if lease is not None:",
+        "own = col(LeaseRow.attempt) == fence.attempt, col(LeaseRow.token) == fence.token",
+        "own = (col(LeaseRow.attempt) > 0,)",
         (_MODEL,),
     ),
     Bug(
         "a release that releases nothing",
         "headway/ledger/leases.py",
-        "== (fence.attempt, fence.token):\n                release_all(",
-        "== (fence.attempt, fence.token):\n                len(",
+        "release_all(session, LeaseRow.run_id == of_run)",
+        'release_all(session, LeaseRow.run_id == "")',
         (f"{_LEDGER}test_a_port_is_free_again_after_the_release", _MODEL),
     ),
     Bug(
