@@ -17,15 +17,12 @@ class ByteStream(Protocol):
 
     async def receive(self) -> bytes:
         """The next bytes; none at the end."""
-        ...
 
     async def send(self, data: bytes) -> None:
         """Send all of *data*."""
-        ...
 
     async def aclose(self) -> None:
         """Close it."""
-        ...
 
 
 def reason(error: Exception) -> str:

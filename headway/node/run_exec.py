@@ -25,7 +25,7 @@ from headway.model.run import RunState
 from headway.node.run_ports import NOTE_EVERY_S
 from headway.run.environment import is_being_made
 from headway.run.here import connected_note, container_name
-from headway.runtime.execution import Execution
+from headway.runtime.port import Execution
 from headway.site import Site
 
 MOST_OF_A_RUN = 8

@@ -95,11 +95,9 @@ class Listener(Protocol):
 
     def lines(self, data: bytes, skipped_bytes: int) -> None:
         """A piece of the log as it came, and how much before it was passed over."""
-        ...
 
     def watched(self, now: Watched) -> None:
         """How far the run is; called a few times a second, to be thinned by the listener."""
-        ...
 
 
 class Upkeep(Protocol):
@@ -111,27 +109,21 @@ class Upkeep(Protocol):
 
     def keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
         """Keep progress points; *before* says how many came before them."""
-        ...
 
     def keep_snapshot(self, now: Watched) -> None:
         """Keep how far the run is."""
-        ...
 
     def check(self, elapsed_s: float, usage: Usage) -> Findings:
         """Look for silent failures."""
-        ...
 
     def cancellation(self, status: ContainerStatus) -> Exit | None:
         """Why the container has to stop; None while it may go on."""
-        ...
 
     def pass_on(self) -> None:
         """Pass on what parts of its gang ask each other to run."""
-        ...
 
     def redact(self) -> None:
         """Take the secrets out of the log's file."""
-        ...
 
 
 @dataclass(slots=True)

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headway.model.container_policy import GangNetwork, NetworkMode
-from headway.model.exec_messages import ExecCommand
-from headway.runtime.execution import Execution
+from headway.model.exec_messages import ExecCommand, StreamData, WindowSize
 from headway.runtime.logfile import LogChunk
 
 FIRST_TO_GO = 1000
@@ -127,6 +126,31 @@ class Usage:
     cpu_s: float | None = None
 
 
+class Execution(Protocol):
+    """One command, in the place of its container's program and as its user. Synchronous.
+
+    One thread reads and another one writes; any may close it.
+    """
+
+    def read(self) -> StreamData | None:
+        """Wait for the next bytes of output or error; None at the end of both."""
+
+    def write(self, data: bytes) -> None:
+        """Give it *data* as input; nothing happens where it reads no more."""
+
+    def end_input(self) -> None:
+        """Let it find the end of its input."""
+
+    def resize(self, window: WindowSize) -> None:
+        """Tell its terminal how large it is now; nothing happens without one."""
+
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs. Raises `RuntimeFailure` where nobody can say."""
+
+    def close(self) -> None:
+        """Kill it, with all that it has started, where that still runs; `read` ends."""
+
+
 class Runtime(Protocol):
     """Starts, watches and removes containers on this node. Synchronous.
 
@@ -138,11 +162,9 @@ class Runtime(Protocol):
 
     def weaknesses(self) -> tuple[str, ...]:
         """What this runtime cannot enforce here, one sentence each; empty if nothing."""
-        ...
 
     def path_in_container(self, mount: BindMount) -> str:
         """Where the program finds *mount*: the target, or the source where no mounts exist."""
-        ...
 
     def ensure_image(self, image: str) -> str:
         """Make *image* available on the node; what its content is known by there.
@@ -152,19 +174,15 @@ class Runtime(Protocol):
         Raises:
             ImageMissing: It is neither here nor to be had.
         """
-        ...
 
     def why_no_image(self, image: str) -> str | None:
         """Why *image* is neither here nor to be had; empty where it is, None: nobody can say."""
-        ...
 
     def pythons(self, named: Mapping[str, str]) -> Mapping[str, str]:
         """Those of the images *named* for Pythons that are here; see `NodeReading.pythons`."""
-        ...
 
     def create(self, spec: ContainerSpec) -> None:
         """Create, do not start. Raises `ContainerExists`, `ImageMissing`, `PolicyViolation`."""
-        ...
 
     def start(self, name: str) -> None:
         """Start a created container; one that runs or ran is left as it is.
@@ -175,23 +193,18 @@ class Runtime(Protocol):
                 found …); the container is left in CREATED with `error` set,
                 for the caller to remove.
         """
-        ...
 
     def inspect(self, name: str) -> ContainerStatus | None:
         """The container's status; None when it does not exist."""
-        ...
 
     def containers(self) -> list[ContainerStatus]:
         """Every container of this site on this node, whatever its state."""
-        ...
 
     def wait(self, name: str, timeout_s: float) -> ContainerStatus:
         """Wait up to *timeout_s* for the end; the status then. Raises `ContainerMissing`."""
-        ...
 
     def stop(self, name: str, grace_s: float) -> None:
         """SIGTERM, *grace_s* to obey, SIGKILL. A container that is gone is fine."""
-        ...
 
     def limit_memory(self, name: str, host_memory_bytes: int) -> None:
         """Have a container that runs hold so much from now on, which is more than it had.
@@ -202,22 +215,18 @@ class Runtime(Protocol):
             ContainerMissing: No such container.
             RuntimeFailure: It keeps the limit that it had.
         """
-        ...
 
     def remove(self, name: str) -> None:
         """Kill if need be and remove, its cgroup and its processes too. Idempotent."""
-        ...
 
     def usage(self, name: str) -> Usage:
         """What it used until now; also after its exit, until `remove`."""
-        ...
 
     def serves(self, name: str, port: int) -> bool:
         """Whether 127.0.0.1:*port* of this node leads to that container, and to nothing else.
 
         A port that it was promised is not enough: another program of the node may have it.
         """
-        ...
 
     def execute(self, name: str, command: ExecCommand) -> Execution:
         """Start *command* beside the program of a container that runs.
@@ -229,15 +238,12 @@ class Runtime(Protocol):
             ContainerMissing: No such container.
             RuntimeFailure: It does not run, or this runtime starts no commands.
         """
-        ...
 
     def frozen(self, name: str) -> AbstractContextManager[bool]:
         """Nothing of the container runs meanwhile; False where that cannot be had."""
-        ...
 
     def own_folders(self, name: str) -> tuple[Path, ...]:
         """The host's directories of what it writes outside its mounts; those that can be read."""
-        ...
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
         """At most *limit_bytes* of the log from *offset*; empty data when there is no more now.
@@ -247,21 +253,18 @@ class Runtime(Protocol):
         Raises:
             ContainerMissing: No such container; `logfile.read_chunk` still reads its file.
         """
-        ...
 
     def trim_logs(self) -> None:
         """Give up the oldest part of every log that is over its limit; offsets stay valid.
 
         The node's worker calls it every few seconds.
         """
-        ...
 
     def sweep(self) -> None:
         """Remove what is nobody's: of creations that were killed, of containers others removed.
 
         The node's janitor calls it with every round; no container is touched.
         """
-        ...
 
     def guard_network(self) -> str:
         """Put back in place what keeps containers from the node and from each other.
@@ -272,4 +275,3 @@ class Runtime(Protocol):
         Returns:
             What of it cannot be had, as a sentence; empty when nothing is amiss.
         """
-        ...

@@ -3,7 +3,7 @@
 import logging
 import math
 import os
-from collections.abc import Container
+from collections.abc import Callable, Container
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
@@ -120,14 +120,14 @@ class RunGroups:
         own = self.cgroups.below(ABOVE)
         return {each.removeprefix(self._prefix) for each in own if each.startswith(self._prefix)}
 
-    def sweep(self, left: set[str], known: Container[str]) -> None:
-        """Remove the groups of those of *left* that are not *known*: others removed them.
+    def sweep(self, known: Callable[[], Container[str]]) -> None:
+        """Remove the groups of containers that are not *known*: others removed them.
 
-        Args:
-            left: From `left`, asked before what is known was: a new container has its group.
-            known: Names of the containers that there are.
+        *known* is asked after it was seen which groups there are: what is created meanwhile stays.
         """
-        for name in sorted(each for each in left if each not in known):
+        left = self.left()
+        there = known() if left else ()
+        for name in sorted(each for each in left if each not in there):
             try:
                 self.cgroups.remove(self.path(name))
             except OSError as error:

@@ -40,7 +40,6 @@ class Nearer(Protocol):
 
     def copy(self, file: SourceFile, write: Write) -> str | None:
         """Have *write* write *file*; its SHA-256, or None where its source is to be read."""
-        ...
 
 
 class Partial:

@@ -43,19 +43,15 @@ class Peers(Protocol):
 
     def held(self, keys: Collection[str]) -> Sequence[HeldSet]:
         """Who has a set of one of *keys* and may be asked for it, by the ledger."""
-        ...
 
     def listing(self, held: HeldSet) -> Listing:
         """The files of the set by the node's own word, as it came. Raises `PeerFailed`."""
-        ...
 
     def pieces(self, held: HeldSet, name: str) -> Iterator[bytes]:
         """The bytes of a file of the set as they come. Raises `PeerFailed`."""
-        ...
 
     def close(self) -> None:
         """End what connects to them."""
-        ...
 
 
 def is_far(uri: str) -> bool:

@@ -60,15 +60,12 @@ class Reading(Protocol):
 
     def inspect(self) -> Source:
         """What is there now. Raises `StagingError`."""
-        ...
 
     def pieces(self, file: SourceFile) -> Iterator[bytes]:
         """The bytes of a file as it was inspected last, in order. Raises `StagingError`."""
-        ...
 
     def probe(self, file: SourceFile) -> None:
         """Raise what reading *file* would raise, such as that it is not allowed here."""
-        ...
 
 
 class Reader(Protocol):
@@ -77,7 +74,6 @@ class Reader(Protocol):
     @property
     def user(self) -> tuple[int, int] | None:
         """Ids that data sets are read as and belong to; None for this process's own."""
-        ...
 
     def reading(self, uri: str, check: Check) -> AbstractContextManager[Reading]:
         """Read *uri* within the block.
@@ -85,7 +81,6 @@ class Reader(Protocol):
         Raises:
             InvalidInput: The address is none that a job may name.
         """
-        ...
 
 
 def no_secret(block: str) -> object:

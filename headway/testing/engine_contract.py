@@ -16,9 +16,8 @@ class EngineContract:
     def test_a_job_runs_and_its_end_is_known(self, harness: EngineHarness) -> None:
         command = 'echo one; echo two >&2; echo "$GIVEN" > "$HEADWAY_OUTPUTS/kept"; exit 3'
         key = harness.submitted(command, env={"GIVEN": "a 'value' of its own"}).key
-        job = harness.ended(key)
-        assert job.end is not None
-        assert (job.end.kind, job.end.code) == (ExitKind.FAILED, 3)
+        end = harness.end(key)
+        assert (end.kind, end.code) == (ExitKind.FAILED, 3)
         assert harness.log(key) == "one\ntwo\n"
         engine = harness.engine()
         assert (engine.outputs(key) / "kept").read_text() == "a 'value' of its own\n"
@@ -30,8 +29,7 @@ class EngineContract:
     def test_what_cannot_be_started_says_so(self, harness: EngineHarness) -> None:
         request = replace(harness.request(""), command=("/no/such/program",))
         key = harness.engine().submit(request).key
-        end = harness.ended(key).end
-        assert end is not None
+        end = harness.end(key)
         assert (end.kind, end.code) == (ExitKind.FAILED, 127)
         assert "/no/such/program" in harness.log(key)
 
@@ -68,9 +66,7 @@ class EngineContract:
             (folder / name).unlink(missing_ok=True)
         second = engine.submit(request)
         assert second.engine_id != first.engine_id
-        end = harness.ended(request.key).end
-        assert end is not None
-        assert end.kind is ExitKind.OK
+        assert harness.end(request.key).kind is ExitKind.OK
         assert (folder / "count").read_text() == "once\n"
 
     def test_who_waits_is_told_why(self, harness: EngineHarness) -> None:
@@ -85,19 +81,17 @@ class EngineContract:
         key = harness.submitted(OBEYS).key
         harness.up(key)
         harness.engine().cancel([(key, 0)])
-        job = harness.ended(key)
-        assert job.end is not None
-        assert (job.end.kind, job.end.code) == (ExitKind.CANCELLED, 7)
+        end = harness.end(key)
+        assert (end.kind, end.code) == (ExitKind.CANCELLED, 7)
         assert harness.log(key) == "up\nbye\n"
-        assert "by its user" in job.end.message
+        assert "by its user" in end.message
         harness.engine().cancel([(key, 0)])
 
     def test_who_does_not_obey_is_killed(self, harness: EngineHarness) -> None:
         key = harness.submitted(IGNORES, grace_s=1.0).key
         harness.up(key)
         harness.engine().cancel([(key, 0)])
-        end = harness.ended(key).end
-        assert end is not None
+        end = harness.end(key)
         assert (end.kind, end.code) == (ExitKind.CANCELLED, 137)
 
     def test_who_waits_is_cancelled_and_never_begins(self, harness: EngineHarness) -> None:
@@ -105,8 +99,7 @@ class EngineContract:
         key = harness.submitted(SLEEPS).key
         harness.until(key, Phase.WAITING)
         harness.engine().cancel([(key, 0)])
-        end = harness.ended(key).end
-        assert end is not None
+        end = harness.end(key)
         assert (end.kind, end.message) == (ExitKind.CANCELLED, "cancelled by its user")
         assert harness.log(key) == ""
 
@@ -114,8 +107,7 @@ class EngineContract:
         job = harness.submitted(SLEEPS)
         harness.up(job.key)
         harness.somebody.cancel(job.engine_id)
-        end = harness.ended(job.key).end
-        assert end is not None
+        end = harness.end(job.key)
         assert end.kind is ExitKind.CANCELLED
         assert "somebody" in end.message
 
@@ -127,9 +119,7 @@ class EngineContract:
         assert harness.until(job.key, Phase.HELD).end is None
         harness.somebody.release(job.engine_id)
         harness.engine().cancel([(key, 0) for key in full])
-        end = harness.ended(job.key).end
-        assert end is not None
-        assert end.kind is ExitKind.OK
+        assert harness.end(job.key).kind is ExitKind.OK
 
     def test_what_somebody_queues_again_goes_on(self, harness: EngineHarness) -> None:
         """It has ended once by its record, and has not by the engine's word."""
@@ -140,9 +130,7 @@ class EngineContract:
         harness.somebody.requeue(job.engine_id)
         told = harness.until(job.key, Phase.WAITING, Phase.RUNNING, Phase.ENDED)
         assert told.end is None or told.end.kind is ExitKind.OK
-        ended = harness.ended(job.key)
-        assert ended.end is not None
-        assert ended.end.kind is ExitKind.OK, ended
+        assert harness.end(job.key).kind is ExitKind.OK
         assert harness.log(job.key).count("up\n") == 2
 
     def test_what_the_engine_forgot_has_ended_as_it_did(self, harness: EngineHarness) -> None:
@@ -168,9 +156,7 @@ class EngineContract:
         harness.somebody.restart()
         # What was handed in a moment before may be lost, and is then handed in anew.
         harness.engine().submit(waits)
-        end = harness.ended(waits.key).end
-        assert end is not None
-        assert end.kind is ExitKind.OK
+        assert harness.end(waits.key).kind is ExitKind.OK
         assert harness.log(waits.key) == "once\n"
         assert harness.until(runs.key, Phase.RUNNING).engine_id == runs.engine_id
 
@@ -179,8 +165,7 @@ class EngineContract:
         key = harness.submitted(command, parts=(Array(3, at_most=2),)).key
         codes = {}
         for member in (1, 2, 3):
-            end = harness.ended(key, member).end
-            codes[harness.log(key, member)] = end and end.code
+            codes[harness.log(key, member)] = harness.end(key, member).code
         assert codes == {"1\n": 0, "2\n": 1, "3\n": 2}
 
     def test_no_more_members_run_at_once_than_may(self, harness: EngineHarness) -> None:
@@ -190,17 +175,14 @@ class EngineContract:
         assert sorted(phases) == [Phase.RUNNING] + [Phase.WAITING] * 3
         harness.engine().cancel([(key, 0)])
         for member in (1, 2, 3, 4):
-            end = harness.ended(key, member).end
-            assert end is not None
-            assert end.kind is ExitKind.CANCELLED
+            assert harness.end(key, member).kind is ExitKind.CANCELLED
 
     def test_one_of_an_array_is_cancelled(self, harness: EngineHarness) -> None:
         key = harness.submitted(OBEYS, parts=(Array(2),)).key
         harness.until(key, Phase.RUNNING, member=1)
         harness.until(key, Phase.RUNNING, member=2)
         harness.engine().cancel([(key, 2)])
-        end = harness.ended(key, 2).end
-        assert end is not None
+        end = harness.end(key, 2)
         assert end.kind is ExitKind.CANCELLED
         assert harness.until(key, Phase.RUNNING, member=1).end is None
 
@@ -213,9 +195,7 @@ class EngineContract:
     ) -> None:
         first = harness.submitted(f"sleep 1; exit {code}").key
         key = harness.submitted("echo once", parts=(After(first, when),)).key
-        end = harness.ended(key).end
-        assert end is not None
-        assert end.kind is (ExitKind.OK if starts else ExitKind.CANCELLED)
+        assert harness.end(key).kind is (ExitKind.OK if starts else ExitKind.CANCELLED)
         assert (harness.log(key) == "once\n") == starts
 
     def test_who_follows_one_that_was_forgotten(self, harness: EngineHarness) -> None:
@@ -223,9 +203,7 @@ class EngineContract:
         harness.ended(first)
         harness.somebody.forget_ended()
         key = harness.submitted("echo once", parts=(After(first, When.FAILED),)).key
-        end = harness.ended(key).end
-        assert end is not None
-        assert end.kind is ExitKind.OK
+        assert harness.end(key).kind is ExitKind.OK
         for other in (first, "no-such-job"):
             with pytest.raises(EngineRefused, match=other):
                 harness.submitted("echo once", parts=(After(other, When.OK),))
@@ -234,9 +212,7 @@ class EngineContract:
         env = {"RANK": "{rank}", "WORLD_SIZE": "{world_size}", "MASTER_PORT": "{master_port}"}
         command = "echo $RANK of $WORLD_SIZE; test $MASTER_PORT -gt 0"
         key = harness.submitted(command, parts=(Gang(2, env=env),)).key
-        end = harness.ended(key).end
-        assert end is not None
-        assert end.kind is ExitKind.OK
+        assert harness.end(key).kind is ExitKind.OK
         path = harness.engine().log(key)
         logs = [path.read_text(), path.with_name("log.1").read_text()]
         assert logs == ["0 of 2\n", "1 of 2\n"]

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from headway.clock import SystemClock
 from headway.engine.port import Engine, Job, Phase, Request, Submitted
+from headway.model.run import Exit
 from headway.units import MIB
+from headway.waits import until
 
 SLEEPS = "echo up; exec sleep 300"
 OBEYS = "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.05; done"
@@ -21,27 +24,21 @@ class Somebody(Protocol):
 
     def hold(self, engine_id: str) -> None:
         """Let a job that waits not start."""
-        ...
 
     def release(self, engine_id: str) -> None:
         """Let it start."""
-        ...
 
     def cancel(self, engine_id: str) -> None:
         """End it."""
-        ...
 
     def requeue(self, engine_id: str) -> None:
         """End it and put it into the queue again."""
-        ...
 
     def restart(self) -> None:
         """Of the engine: it forgets nothing that it has promised to keep."""
-        ...
 
     def forget_ended(self) -> None:
         """The engine forgets the jobs that have ended."""
-        ...
 
 
 @dataclass
@@ -100,22 +97,22 @@ class EngineHarness:
         """Wait for its end."""
         return self.until(key, Phase.ENDED, member=member)
 
+    def end(self, key: str, member: int = 0) -> Exit:
+        """How it ended, once it has."""
+        end = self.ended(key, member).end
+        assert end is not None, key  # noqa: S101 - a test's own
+        return end
+
     def up(self, key: str) -> None:
         """Wait until its program says so."""
         self.until(key, Phase.RUNNING)
-        give_up_s = time.monotonic() + self.within_s
-        while self.log(key) != "up\n":
-            if time.monotonic() > give_up_s:
-                raise AssertionError(f"it is not up: {self.log(key)!r}")
-            time.sleep(0.05)
+        is_up = until(lambda: self.log(key) == "up\n", SystemClock(), self.within_s, 0.05)
+        assert is_up, self.log(key)  # noqa: S101 - a test's own
 
     def written(self, key: str) -> None:
         """Wait until its wrapper has written how it ended, and ask the engine nothing."""
-        give_up_s = time.monotonic() + self.within_s
-        while not (self.folder / key / "ended.json").exists():
-            if time.monotonic() > give_up_s:
-                raise AssertionError(f"no record of {key}")
-            time.sleep(0.05)
+        there = (self.folder / key / "ended.json").exists
+        assert until(there, SystemClock(), self.within_s, 0.05), key  # noqa: S101 - a test's own
         time.sleep(0.5)  # then it ends itself
 
     def log(self, key: str, member: int = 0) -> str:

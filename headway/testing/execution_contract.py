@@ -4,7 +4,7 @@ import pytest
 
 from headway.errors import ContainerMissing, RuntimeFailure
 from headway.model.exec_messages import ExecCommand, StandardStream
-from headway.runtime.execution import Execution
+from headway.runtime.port import Execution
 from headway.testing.execution import CommandScript
 from headway.testing.runtime_harness import SLEEPS, SUCCEEDS, Harness, until
 

@@ -3,13 +3,14 @@
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headway import waits
+from headway.clock import SystemClock
 from headway.model.container_policy import ContainerPolicy
 from headway.runtime.port import ContainerSpec, ContainerStatus, Runtime
 from headway.testing.runtime import OnTerm, Script
@@ -166,10 +167,7 @@ def whole_log(runtime: Runtime, name: str) -> bytes:
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait for *condition*; fail when it does not come."""
-    give_up_s = time.monotonic() + END_S
-    while not condition():
-        assert time.monotonic() < give_up_s, "waited in vain"  # noqa: S101 - a test's own
-        time.sleep(0.01)
+    assert waits.until(condition, SystemClock(), END_S, 0.01)  # noqa: S101 - a test's own
 
 
 def at_once(number: int, harness: Harness, act: Callable[[Runtime], T]) -> list[T]:

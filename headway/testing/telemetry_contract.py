@@ -22,23 +22,18 @@ class GpuRig(Protocol):
 
     def use(self, uuid: str, used_bytes: int, processes: dict[int, int | None]) -> None:
         """Memory in use, and by which host pids."""
-        ...
 
     def lose(self, uuid: str) -> None:
         """The GPU falls off the bus."""
-        ...
 
     def mismatch(self) -> None:
         """Driver and library no longer match."""
-        ...
 
     def hang(self) -> None:
         """The driver hangs."""
-        ...
 
     def heal(self) -> None:
         """Take back `mismatch` and `hang`."""
-        ...
 
 
 class GpuSensorsContract:

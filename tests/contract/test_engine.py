@@ -99,8 +99,7 @@ class TestSlurm(EngineContract):
             os.waitpid(pid, 0)
             harness.engine().submit(request)
         for request in requests:
-            end = harness.ended(request.key).end
-            assert end is not None
+            end = harness.end(request.key)
             assert end.kind is ExitKind.OK
             assert (harness.folder / request.key / "count").read_text() == "once\n"
 

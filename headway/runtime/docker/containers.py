@@ -27,10 +27,16 @@ from headway.runtime.docker.engine import Engine, asking, ordering
 from headway.runtime.docker.enginelog import fetch_into, logged
 from headway.runtime.docker.execution import DockerExecution
 from headway.runtime.docker.firewall import Service
-from headway.runtime.docker.memory_kills import was_killed
 from headway.runtime.docker.networks import Networks
-from headway.runtime.docker.refusals import weaknesses, why_not_started
-from headway.runtime.docker.status import from_details, from_list, publishes, state_of
+from headway.runtime.docker.status import (
+    from_details,
+    from_list,
+    publishes,
+    state_of,
+    was_killed,
+    weaknesses,
+    why_not_started,
+)
 from headway.runtime.listening import listens
 from headway.runtime.logfile import LogChunk
 from headway.runtime.memory_peak import MemoryPeak
@@ -209,7 +215,7 @@ class DockerRuntime:
             except (ContainerMissing, RuntimeFailure):  # what was in it has ended with it
                 return ()
 
-        return DockerExecution.begun(self.engine, self._clock, found, command, pids)
+        return DockerExecution(self.engine, self._clock, found, command, pids)
 
     def containers(self) -> list[ContainerStatus]:
         """Every container of this site on this node, whatever its state."""
@@ -224,7 +230,9 @@ class DockerRuntime:
             status = self._read(found)
             left_s = deadline_s - self._clock.monotonic_s()
             if status.state is ContainerState.EXITED:
-                return replace(status, oom_killed=status.oom_killed or self._killed(found, status))
+                with asking(f"hear what became of container {name}"):
+                    was = was_killed(self.engine.api, found["Id"], status)
+                return replace(status, oom_killed=was)
             if left_s <= 0:
                 return status
             if status.state is ContainerState.CREATED:  # the engine would not wait for it
@@ -237,12 +245,6 @@ class DockerRuntime:
             except DockerException:
                 # It cannot wait now, but may still be asked.
                 self._clock.sleep(min(_POLL_S, left_s))
-
-    def _killed(self, found: Mapping[str, Any], status: ContainerStatus) -> bool:
-        if status.started_at is None or status.ended_at is None:
-            return False
-        with asking(f"hear what became of container {status.name}"):
-            return was_killed(self.engine.api, found["Id"], status.started_at, status.ended_at)
 
     def stop(self, name: str, grace_s: float) -> None:
         """SIGTERM, *grace_s* to obey, SIGKILL. A container that is gone is fine."""
@@ -336,12 +338,10 @@ class DockerRuntime:
 
     def sweep(self) -> None:
         """Remove the control groups of containers that others have removed."""
-        if not self._own_group:
-            return
-        left = self._run_groups.left()
-        if left:
-            known = {name.lstrip("/") for row in self._rows() for name in row["Names"]}
-            self._run_groups.sweep(left, known)
+        if self._own_group:
+            self._run_groups.sweep(
+                lambda: {name.lstrip("/") for row in self._rows() for name in row["Names"]}
+            )
 
     # ----- what the engine says of it -----
 

@@ -13,7 +13,7 @@ from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount
 
 from headway.cgroups import cpu_shares
-from headway.errors import ContainerExists, RuntimeFailure
+from headway.errors import ContainerExists
 from headway.model.container_policy import (
     ContainerPolicy,
     CpuRule,
@@ -150,30 +150,19 @@ class Creation:
         return bool(answer.status_code == 200)
 
     def _create(
-        self, image_id: str, said: Mapping[str, str], mounts: Sequence[Mount], *, logged: bool
-    ) -> str:
-        """Create, with a limit on the container's own disk where the engine takes one; the id."""
-        if self.spec.disk_bytes is not None and _may_limit_layers(self.engine.info):
-            try:
-                limit = {"size": str(self.spec.disk_bytes)}
-                return self._create_with(image_id, said, mounts, logged=logged, storage=limit)
-            except ContainerExists:
-                raise
-            except RuntimeFailure:
-                pass  # its file system was mounted without project quotas
-        return self._create_with(image_id, said, mounts, logged=logged, storage=None)
-
-    def _create_with(
         self,
         image_id: str,
         said: Mapping[str, str],
         mounts: Sequence[Mount],
         *,
         logged: bool,
-        storage: dict[str, str] | None,
+        limited: bool = True,
     ) -> str:
+        """Create, *limited* in the container's own disk where the engine takes that; the id."""
+        limited &= self.spec.disk_bytes is not None and _may_limit_layers(self.engine.info)
         spec, api = self.spec, self.engine.api
         published = {} if self.network == NetworkMode.HOST else spec.ports
+        gpus = DeviceRequest(device_ids=list(spec.gpu_uuids), capabilities=[["gpu"]])
         host_config = api.create_host_config(
             mounts=list(mounts),
             mem_limit=spec.host_memory_bytes,
@@ -188,11 +177,11 @@ class Creation:
             security_opt=["no-new-privileges"],
             init=True,
             read_only=self._read_only,
-            storage_opt=storage,
+            storage_opt={"size": str(spec.disk_bytes)} if limited else None,
             tmpfs={"/tmp": "rw,nosuid,nodev,exec"} if self._read_only else None,
             network_mode=self.network,
             port_bindings={own: ("127.0.0.1", port) for own, port in published.items()},
-            device_requests=_gpu_request(spec),
+            device_requests=[gpus] if spec.gpu_uuids else None,
             cgroup_parent=self.parent_group,
             log_config=LogConfig(
                 type=LogConfig.types.JSON,
@@ -221,7 +210,10 @@ class Creation:
             except APIError as error:
                 if error.status_code == 409:
                     raise ContainerExists(spec.name) from error
-                raise
+                if not limited:
+                    raise
+                # Its file system was mounted without project quotas.
+                return self._create(image_id, said, mounts, logged=logged, limited=False)
         return str(created["Id"])
 
     def _labels(self, *, logged: bool) -> dict[str, str]:
@@ -264,9 +256,3 @@ def _environment(spec: ContainerSpec, said: Mapping[str, str]) -> dict[str, str]
     if not spec.gpu_uuids:
         own["NVIDIA_VISIBLE_DEVICES"] = "void"
     return own | dict(spec.env)
-
-
-def _gpu_request(spec: ContainerSpec) -> list[DeviceRequest] | None:
-    if not spec.gpu_uuids:
-        return None
-    return [DeviceRequest(device_ids=list(spec.gpu_uuids), capabilities=[["gpu"]])]

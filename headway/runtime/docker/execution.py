@@ -8,7 +8,6 @@ from contextlib import suppress
 from secrets import token_hex
 from typing import Any
 
-import docker
 import psutil
 from docker.errors import APIError, NotFound
 
@@ -35,42 +34,11 @@ class DockerExecution:
     def __init__(
         self,
         engine: Engine,
-        exec_id: str,
-        opened: Any,
-        *,
-        terminal: bool,
-        left: Callable[[], Iterator[psutil.Process]],
-    ) -> None:
-        """A command that was started.
-
-        Args:
-            engine: Where.
-            exec_id: The engine's name of it.
-            opened: What the SDK gave for its streams.
-            terminal: Whether it has one.
-            left: What of all that it has started runs now.
-        """
-        self._engine = engine
-        self._left = left
-        self._id = exec_id
-        self._terminal = terminal
-        # The SDK gives the raw socket. Output that came together with the answer's head is in
-        # the reader of that answer already, so it has to be read from there.
-        self._answer = opened._response  # noqa: SLF001 - the SDK has no other way
-        self._reader = self._answer.raw._fp.fp  # noqa: SLF001 - as above
-        self._socket: socket.socket = opened._sock  # noqa: SLF001 - as above
-        self._socket.settimeout(None)  # a command may be silent for longer than one answer takes
-        self._process: psutil.Process | None = None
-
-    @classmethod
-    def begun(
-        cls,
-        engine: Engine,
         clock: Clock,
         found: dict[str, Any],
         command: ExecCommand,
         pids: Callable[[], Sequence[int]],
-    ) -> "DockerExecution":
+    ) -> None:
         """Start *command* in the container of which the engine has *found* this; it runs then.
 
         *pids* are those of the container, on the host.
@@ -78,28 +46,32 @@ class DockerExecution:
         Whatever the container may not do, the command may not either: the engine takes
         environment, working directory, capabilities and limits from the container.
         """
-        terminal, mark = command.window is not None, token_hex(16)
+        self._engine, self._pids, self._mark = engine, pids, token_hex(16)
+        self._terminal = command.window is not None
         with ordering("start a command in a container"):
-            api: docker.APIClient = engine.api
-            exec_id = api.exec_create(
+            self._id = engine.api.exec_create(
                 found["Id"],
                 list(command.arguments),
                 stdin=True,
-                tty=terminal,
+                tty=self._terminal,
                 user=found["Config"]["User"],
-                environment={_MARK: mark},
+                environment={_MARK: self._mark},
             )["Id"]
-            opened = api.exec_start(exec_id, tty=terminal, socket=True)
-            left = lambda: _marked(pids(), mark)  # noqa: E731
-            execution = cls(engine, exec_id, opened, terminal=terminal, left=left)
+            opened: Any = engine.api.exec_start(self._id, tty=self._terminal, socket=True)
+        # The SDK gives the raw socket. Output that came together with the answer's head is in
+        # the reader of that answer already, so it has to be read from there.
+        self._answer = opened._response  # noqa: SLF001 - the SDK has no other way
+        self._reader = self._answer.raw._fp.fp  # noqa: SLF001 - as above
+        self._socket: socket.socket = opened._sock  # noqa: SLF001 - as above
+        self._socket.settimeout(None)  # a command may be silent for longer than one answer takes
+        self._process: psutil.Process | None = None
         try:
-            execution._await_start(clock)
+            self._await_start(clock)
         except BaseException:
-            execution.close()
+            self.close()
             raise
         if command.window is not None:
-            execution.resize(command.window)
-        return execution
+            self.resize(command.window)
 
     def _await_start(self, clock: Clock) -> None:
         """Wait until the engine has started it, and note which process it is.
@@ -176,46 +148,38 @@ class DockerExecution:
         """
         try:
             self._kill()
-            self._kill_left()
         finally:
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
             self._answer.close()
 
     def _kill(self) -> None:
-        if self._process is None:
-            return
-        try:
-            self._process.suspend()  # so that nothing more comes below it
-            for each in (*self._process.children(recursive=True), self._process):
-                with suppress(psutil.NoSuchProcess):
-                    each.kill()
-        except psutil.NoSuchProcess:
-            return
-        except psutil.AccessDenied:
-            log.warning(
-                "a command in a container cannot be killed, process %d: it ends with its run",
-                self._process.pid,
-            )
-
-    def _kill_left(self) -> None:
-        """Kill what it left behind, which has no parent of its own any more.
+        """Kill it and what is below it, and what of it has no parent of its own any more.
 
         One may start another while it is killed, so it is looked again until nobody is there.
         """
+        left = [] if self._process is None else [self._process]
+        with suppress(psutil.Error):
+            for each in tuple(left):
+                each.suspend()  # so that nothing more comes below it
+                left = [*each.children(recursive=True), each]
         for _ in range(_ROUNDS):
-            left = list(self._left())
+            left += self._marked()
             for each in left:
-                with suppress(psutil.Error):
+                try:
                     each.kill()
+                except psutil.NoSuchProcess:
+                    continue
+                except psutil.AccessDenied:
+                    log.warning("process %d of a command ends with its run alone", each.pid)
             if not left:
                 return
+            left = []
 
-
-def _marked(pids: Sequence[int], mark: str) -> Iterator[psutil.Process]:
-    """Those of *pids* that were started with *mark*; what may not be looked at is not known."""
-    for pid in pids:
-        with suppress(psutil.Error, OSError):
-            process = psutil.Process(pid)
-            if process.environ().get(_MARK) == mark:
-                yield process
+    def _marked(self) -> Iterator[psutil.Process]:
+        """What was started with its mark, and runs; what may not be looked at is not known."""
+        for pid in self._pids():
+            with suppress(psutil.Error, OSError):
+                process = psutil.Process(pid)
+                if process.environ().get(_MARK) == self._mark:
+                    yield process

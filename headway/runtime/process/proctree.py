@@ -5,6 +5,7 @@ each time, and a watchdog asks ten times a second.
 """
 
 import os
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -105,3 +106,13 @@ def with_token(token: str) -> list[int]:
         except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
             continue
     return found
+
+
+def kill_below(pid: int) -> bool:
+    """Kill every process below *pid*; whether there was any. Stopped first: nothing forks away."""
+    pids = tree(pid)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for each in pids:
+            with suppress(ProcessLookupError):
+                os.kill(each, number)
+    return bool(pids)

@@ -357,8 +357,8 @@ class ProcessRuntime:
         for left in remove_unfinished(self._folders, self._clock.now().timestamp()):
             log.warning("%s was never finished: removed", left)
         self._remove_gone()
-        if self._has_groups and (groups := self._run_groups.left()):
-            self._run_groups.sweep(groups, {each.name for each in self._folders.glob("[!.]*")})
+        if self._has_groups:
+            self._run_groups.sweep(lambda: {each.name for each in self._folders.glob("[!.]*")})
 
     # ----- folders -----
 

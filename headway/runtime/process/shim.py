@@ -95,19 +95,11 @@ def _keep(shim: int) -> NoReturn:
     with contextlib.suppress(ChildProcessError):  # no child: nothing is left
         while True:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                _kill_children()
+                from headway.runtime.process import proctree  # noqa: PLC0415 - hardly ever needed
+
+                proctree.kill_below(os.getpid())
+                time.sleep(_KILL_PAUSE_S)
     os._exit(0)
-
-
-def _kill_children() -> None:
-    """Kill every process below this one; stopped first, so that nothing forks away."""
-    from headway.runtime.process import proctree  # noqa: PLC0415 - hardly ever needed
-
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in proctree.tree(os.getpid()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-    time.sleep(_KILL_PAUSE_S)
 
 
 def _start(spec: dict[str, Any], env: dict[str, str]) -> int:

@@ -133,11 +133,7 @@ class Watchdog:
         would give its memory to others. Whoever cannot wait kills the shim.
         """
         pause_s = _KILL_PAUSE_S
-        while pids := proctree.tree(os.getpid()):
-            for number in (signal.SIGSTOP, signal.SIGKILL):
-                for pid in pids:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, number)
+        while proctree.kill_below(os.getpid()):
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _RETRY_S)
             self._reap()
