@@ -11,9 +11,9 @@ import logging
 import re
 import threading
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from multiprocessing import Pipe
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from headway.estimate.candidates import candidates
 from headway.estimate.winners import GROUP, LARGEST_BYTES
-from headway.staging.reader import start_child
+from headway.staging.reader import started_child
 
 log = logging.getLogger(__name__)
 
@@ -75,24 +75,19 @@ class BroughtEstimators:
 
     def _asked(self, question: dict[str, Any]) -> bytes:
         """The answer of a child of its own; what went wrong, as text, where there is none."""
-        ours, its = Pipe()
-        with ours:
+        with ExitStack() as stack:
             try:
-                with its:
-                    child = start_child("headway.node.brought_child", its.fileno())
+                end, kill = stack.enter_context(started_child("headway.node.brought_child"))
             except OSError as error:
                 return f"it could not be started: {error}".encode()
-            late = threading.Timer(self.within_s, child.kill)
+            late = threading.Timer(self.within_s, kill)
             late.start()
+            stack.callback(late.cancel)
             try:
-                ours.send_bytes(json.dumps({**question, "user": self.user}).encode())
-                return ours.recv_bytes(LARGEST_BYTES)
+                end.send_bytes(json.dumps({**question, "user": self.user}).encode())
+                return end.recv_bytes(LARGEST_BYTES)
             except (EOFError, OSError):
                 return b"it took too long or too much memory, or could not be started"
-            finally:
-                late.cancel()
-                child.kill()
-                child.wait()
 
 
 def _table(X: pd.DataFrame, seconds: _Floats) -> dict[str, Any]:

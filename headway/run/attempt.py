@@ -42,14 +42,13 @@ from headway.run.environment import Environment, environment_of
 from headway.run.environment_pruning import prune_environments
 from headway.run.follow import Follower, Listener
 from headway.run.followed import Followed
-from headway.run.gang_folder import forget_gang_folder, tell
+from headway.run.gang_folder import forget_gang_folder, tell, why_parts_differ
 from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
 from headway.run.kept_files import keep_new_files
 from headway.run.memory_growth import MemoryGrowth
 from headway.run.peers import NodePeers
 from headway.run.rendezvous import Meeting, wait_for_head, wait_for_places, wait_for_ranks
 from headway.run.settle import conclude_attempt, settle
-from headway.run.shards import why_parts_differ
 from headway.run.silent_check import CHECKS
 from headway.run.spec import container_spec, keep_secrets, refuse_shell
 from headway.run.upkeep import AttemptUpkeep, MakerUpkeep

@@ -1,16 +1,11 @@
 """What one attempt asks its runtime for."""
 
-import io
-import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from ruamel.yaml import YAML
-
 from headway.errors import InvalidInput, TelemetryError
-from headway.model.array import FILE_VARIABLE, Membership
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.launch import Launch
 from headway.model.lease import Lease
@@ -21,12 +16,11 @@ from headway.policy.near_cpus import ANY, near_cpus
 from headway.run.code import working_copy
 from headway.run.environment import environment_of
 from headway.run.gang_folder import command_of, entry_of
-from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
+from headway.run.given import given_to
+from headway.run.here import NodeAttempt
 from headway.run.outside import way_outside
 from headway.run.profiling import wrapping
 from headway.run.rendezvous import own_links
-from headway.run.shards import lists_of
-from headway.run.volumes import volumes_of
 from headway.runtime import secretfiles
 from headway.runtime.port import BindMount, ContainerSpec, RuntimeKind
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
@@ -34,47 +28,28 @@ from headway.site import Site, as_ids
 
 log = logging.getLogger(__name__)
 
-DATA, OUTPUTS, CHECKPOINT, WORK, USER = "/data", "/outputs", "/checkpoint", "/work", "/user"
-PARAMETERS, CONFIG = "/array", "/config"
-_CONFIGS = {"HEADWAY_CONFIG": "config.json", "HEADWAY_CONFIG_YAML": "config.yaml"}
-_FILE = "parameters.json"
+WORK = "/work"
 _PROJECT = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
 def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     """The container of an attempt that may use *lease*; its directories are made."""
     site, job = attempt.site, attempt.job
-    policy = site.policy_for(attempt.job.team)
+    policy, path_in = site.policy_for(job.team), site.runtime.path_in_container
     attempt.made("log")
-    checkpoint = attempt.made(CHECKPOINT_FOLDER)
-    mounts = {
-        "HEADWAY_OUTPUTS": BindMount(attempt.made("outputs"), OUTPUTS, read_only=False),
-        "HEADWAY_CHECKPOINT": BindMount(checkpoint, CHECKPOINT, read_only=False),
-    }
-    mounts |= {variable_of("DATA", name): mount for name, mount in _data(attempt)}
-    for name, folder in attempt.made_user_folders().items():
-        mounts[f"HEADWAY_USER_{name.upper()}"] = BindMount(
-            folder, f"{USER}/{name}", read_only=False
-        )
-    volumes = volumes_of(attempt)
-    for name, (_, mount) in volumes.items():
-        mounts[variable_of("VOLUME", name)] = mount
+    member = attempt.membership()
+    given = list(given_to(attempt, member))
     copy = working_copy(attempt)
-    work = None if copy is None else BindMount(copy, WORK, read_only=False)
+    work = [] if copy is None else [BindMount(copy, WORK, read_only=False)]
     environment = environment_of(attempt)
     words, *packages = environment.taken() if environment is not None else ((),)
     entry, entry_mounts = entry_of(attempt)
-    network = attempt.network()
-    on_network = isinstance(network, GangNetwork)
-    path_in = site.runtime.path_in_container
-    shards = {name: (mount, file) for name, mount, file in lists_of(attempt)}
-    member = attempt.membership()
-    parameters = None if member is None else _parameters(attempt, member)
-    config = _config(attempt)
     outside, certificates = way_outside(attempt, policy.outside)
-    secrets = BindMount(attempt.secrets, secretfiles.TARGET)
     serves = session_port(job.document(), lease.ports)
-    profiling = wrapping(site, job, attempt.number, mounts["HEADWAY_OUTPUTS"])
+    profiling = wrapping(site, job, attempt.number, given[0].mount)
+    network = attempt.network()
+    by_links = attempt.meeting is not None and not isinstance(network, GangNetwork)
+    mounts = *(each.mount for each in given), *profiling.mounts, *certificates, *packages
     return ContainerSpec(
         name=attempt.container,
         run_id=attempt.run_id,
@@ -84,36 +59,21 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         env={
             **outside,
             **policy.environment,
-            **({} if copy is None or work is None else own_packages(copy, path_in(work))),
+            **({} if copy is None else own_packages(copy, path_in(work[0]))),
             **({} if attempt.size is None else size_variables(attempt.size)),
             **_processes(attempt, lease),
             **_meeting(attempt, lease),
-            **(own_links(site.settings) if attempt.meeting and not on_network else {}),
-            **{each: path_in(at) for it, at in volumes.values() for each in it.variables},
+            **(own_links(site.settings) if by_links else {}),
+            **{name: path_in(each.mount) for each in given for name in each.usual},
             **job.env,
-            **{f"{variable}_FILE": f"{path_in(secrets)}/{variable}" for variable in job.secrets},
             **(member.environment() if member is not None else {}),
-            **({FILE_VARIABLE: f"{path_in(parameters)}/{_FILE}"} if parameters else {}),
-            **{name: f"{path_in(config)}/{file}" for name, file in _CONFIGS.items() if config},
-            **{variable: path_in(mount) for variable, mount in mounts.items()},
-            **{variable_of("SHARD", n): f"{path_in(m)}/{file}" for n, (m, file) in shards.items()},
+            **{name: at for each in given for name, at in each.variables(path_in).items()},
             **({} if serves is None else _session(attempt, lease, serves)),
             "HEADWAY_RUN_ID": attempt.run_id,
             "HEADWAY_ATTEMPT": str(attempt.number),
         },
-        mounts=(
-            *mounts.values(),
-            *{mount for mount, _ in shards.values()},
-            *profiling.mounts,
-            *certificates,
-            *packages,
-            *entry_mounts,
-            *((secrets,) if job.secrets else ()),
-            *((work,) if work is not None else ()),
-            *((parameters,) if parameters else ()),
-            *((config,) if config else ()),
-        ),
-        working_dir="" if work is None else path_in(work),
+        mounts=tuple(dict.fromkeys((*mounts, *entry_mounts, *work))),
+        working_dir=path_in(work[0]) if work else "",
         wrapper=profiling.words,
         log_path=attempt.log,
         host_memory_bytes=lease.host_memory_bytes,
@@ -189,19 +149,6 @@ def _near_cpus(site: Site, lease: Lease) -> frozenset[int]:
     return near_cpus(lease, leases, near, frozenset(os.sched_getaffinity(0)))
 
 
-def variable_of(kind: str, name: str) -> str:
-    """The variable that says where the data set or the volume of this name is."""
-    return "_".join(filter(None, ("HEADWAY", kind, name.upper().replace("-", "_"))))
-
-
-def _data(attempt: NodeAttempt) -> Iterator[tuple[str, BindMount]]:
-    """How each data set is mounted, by name; a file keeps its own, whose end tells its kind."""
-    for name, staged in attempt.datasets.items():
-        path = staged.path
-        below = f"{name}/{path.name}" if name and path.is_file() else name or path.name
-        yield name, BindMount(path, f"{DATA}/{below}")
-
-
 def _session(attempt: NodeAttempt, lease: Lease, port: int) -> dict[str, str]:
     """What a program has to know that serves *port* to its owner."""
     alone = attempt.site.runtime.kind is RuntimeKind.DOCKER
@@ -213,25 +160,6 @@ def _session(attempt: NodeAttempt, lease: Lease, port: int) -> dict[str, str]:
         "HEADWAY_SESSION_PATH": session_path(attempt.run_id),
         "HEADWAY_SESSION_SECRET": session_secret(lease.token),
     }
-
-
-def _parameters(attempt: NodeAttempt, member: Membership) -> BindMount:
-    """The folder with the file of a member's parameters; its program may not change it."""
-    return BindMount(attempt.told("array", _FILE, member.file()), PARAMETERS)
-
-
-def _config(attempt: NodeAttempt) -> BindMount | None:
-    """The folder with the job's config as files that its program may not change."""
-    config = attempt.job.config
-    if not config:
-        return None
-    writer, text = YAML(typ="safe", pure=True), io.StringIO()
-    writer.version = "1.1"  # PyYAML reads 1e-05 as text, which 1.2 takes for a number
-    writer.dump(config, text)
-    written = json.dumps(config, indent=2) + "\n", text.getvalue()
-    for file, content in zip(_CONFIGS.values(), written, strict=True):
-        folder = attempt.told("config", file, content)
-    return BindMount(folder, CONFIG)
 
 
 def refuse_shell(attempt: NodeAttempt) -> None:

@@ -44,39 +44,36 @@ class StagedDataset:
     """Why other nodes that have it were not asked any more."""
 
 
+@dataclass
 class DataCache:
-    """Brings data sets to this node and keeps them for later runs.
+    """Brings data sets to this node and keeps them for later runs."""
 
-    Args:
-        root: The cache's folder, on a local file system.
-        budget_bytes: All sets together take at most this much.
-        index: Who uses which set.
-        reader: Opens what a job names, as the user whose copies these are.
-        node: Name of this node in the index.
-        peers: Other nodes, which may have what is far away; None to ask none.
-        clock: Waits for locks.
-        share_bytes: Sets that runs of one user have in hand take at most this much; None for all.
-    """
+    root: Path
+    """The cache's folder, on a local file system."""
+    budget_bytes: int
+    """All sets together take at most this much."""
+    index: StagedIndex
+    """Who uses which set."""
+    node: str
+    """Name of this node in the index."""
+    reader: Reader = field(default_factory=UserReader)
+    """Opens what a job names, as the user whose copies these are."""
+    peers: Peers | None = None
+    """Other nodes, which may have what is far away; None to ask none."""
+    clock: Clock = field(default_factory=SystemClock)
+    """Waits for locks."""
+    share_bytes: int | None = None
+    """Sets that runs of one user have in hand take at most this much; None for all."""
 
-    def __init__(
-        self,
-        root: Path,
-        budget_bytes: int,
-        index: StagedIndex,
-        *,
-        node: str,
-        reader: Reader | None = None,
-        peers: Peers | None = None,
-        clock: Clock | None = None,
-        share_bytes: int | None = None,
-    ) -> None:
-        self._index = index
-        self._node = node
-        self._reader = reader or UserReader()
-        self._peers = peers
-        self._clock = clock or SystemClock()
-        share = budget_bytes if share_bytes is None else share_bytes
-        self._folders = CacheFolders(root, budget_bytes, share, index, node=node, clock=self._clock)
+    def __post_init__(self) -> None:
+        self._folders = CacheFolders(
+            root=self.root,
+            budget_bytes=self.budget_bytes,
+            share_bytes=self.budget_bytes if self.share_bytes is None else self.share_bytes,
+            index=self.index,
+            node=self.node,
+            clock=self.clock,
+        )
 
     def stage(
         self,
@@ -105,10 +102,10 @@ class DataCache:
             CacheFull: Even without all unused sets there is no room.
             CacheUnusable: The cache's disk has an error.
         """
-        end_s = None if limit_s is None else self._clock.monotonic_s() + limit_s
+        end_s = None if limit_s is None else self.clock.monotonic_s() + limit_s
 
         def check() -> None:
-            if end_s is not None and self._clock.monotonic_s() >= end_s:
+            if end_s is not None and self.clock.monotonic_s() >= end_s:
                 raise StagingTimedOut(dataset.uri, limit_s or 0.0)
 
         def told(done_bytes: int, total_bytes: int | None) -> None:
@@ -117,7 +114,7 @@ class DataCache:
 
         for last in (False, True):
             try:
-                with self._reader.reading(dataset.uri, check) as reading:
+                with self.reader.reading(dataset.uri, check) as reading:
                     return self._stage_once(dataset, run_id, told, reading, part)
             except SourceChanged:
                 if last:
@@ -126,11 +123,11 @@ class DataCache:
 
     @property
     def _owner(self) -> int | None:
-        return None if self._reader.user is None else self._reader.user[0]
+        return None if self.reader.user is None else self.reader.user[0]
 
     def release(self, run_id: str) -> None:
         """*run_id* uses no data set of this node any more. Idempotent."""
-        self._index.release(self._node, run_id)
+        self.index.release(self.node, run_id)
 
     def sweep(self) -> int:
         """Remove what dead fetches and evictions left; how many folders that were.
@@ -157,7 +154,7 @@ class DataCache:
             check_size(dataset, whole.size_bytes)
         source = part_of(whole, part or Part())
         shard = shard_of(whole, part) if part is not None else None
-        key = source.key(dataset.sha256, self._reader.user)
+        key = source.key(dataset.sha256, self.reader.user)
 
         def waiting(note: Note) -> None:
             progress(note.done_bytes, note.total_bytes)
@@ -189,17 +186,17 @@ class DataCache:
         self, dataset: Dataset, whole: Source, source: Source, key: str, reading: Reading
     ) -> Iterator[NearCopies | None]:
         """Other nodes that have files of *source*; None where it is as well to read it itself."""
-        peers = self._peers
+        peers = self.peers
         if peers is None or not is_far(dataset.uri):
             yield None
             return
-        user = self._reader.user
+        user = self.reader.user
         keys = keys_nearby(whole, dataset.sha256, user, most_parts=MOST_PARTS)
-        asked = to_ask(peers.held([*keys, key]), key, self._node)
+        asked = to_ask(peers.held([*keys, key]), key, self.node)
         if asked:
             _probe(reading, source)
         with closing(peers):
-            yield NearCopies(peers, asked, self._clock, is_directory=source.is_directory)
+            yield NearCopies(peers, asked, self.clock, is_directory=source.is_directory)
 
     def _fetch(
         self,
@@ -217,24 +214,25 @@ class DataCache:
         partial = Partial.create(self._folders.tmp, key, self._owner)
         try:
             meter = Meter(
-                dataset,
-                source.size_bytes,
+                dataset=dataset,
+                total_bytes=source.size_bytes,
                 reserve=lambda note: self._folders.make_room(dataset.uri, partial, note),
                 write_note=partial.write_note,
                 progress=progress,
-                clock=self._clock,
+                clock=self.clock,
             )
-            hashes = partial.copy(source, reading.pieces, meter.count, near)
+            nearer = None if near is None else near.copy
+            hashes = partial.copy(source, reading.pieces, meter.count, nearer)
             if meter.done_bytes == 0:
                 raise empty(dataset.uri)
             if reading.inspect().identity != identity:
                 raise SourceChanged(dataset.uri, "its size, time or version is another now")
-            manifest = partial.seal(source, hashes, self._reader.user)
+            manifest = partial.seal(source, hashes, self.reader.user)
             if dataset.sha256 not in {None, manifest.sha256}:
                 raise ChecksumMismatch(dataset.uri, str(dataset.sha256), manifest.sha256)
             # Recorded and taken first: its bytes count without a gap.
             self._folders.record(key, manifest)
-            self._index.acquire(self._node, key, run_id)
+            self.index.acquire(self.node, key, run_id)
             partial.move_to(self._folders.sets / key)
             return manifest
         except BaseException:

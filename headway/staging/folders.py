@@ -11,56 +11,92 @@ the index (the ledger); it is asked and told only under the key's lock.
 
 import errno
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from headway.clock import Clock
+from headway.durable import lock_file
 from headway.errors import CacheFull, CacheUnusable
 from headway.home import passable
 from headway.model.staged import StagedSet
 from headway.staging.budget import CacheSpace, beyond_share, victims
 from headway.staging.index import StagedIndex
-from headway.staging.locks import FileLocks
 from headway.staging.manifest import DATA, Manifest
 from headway.staging.partial import Note, Partial
 
 log = logging.getLogger(__name__)
 
 _BUDGET_LOCK = "budget"
+_POLL_S = 0.1
 
 
-class CacheFolders:
-    """What lies in one node's cache.
+@dataclass(frozen=True, slots=True)
+class FileLocks:
+    """Exclusive locks by name, one file each (flock), also between threads.
 
     Args:
-        root: The cache's folder, on a local file system.
-        budget_bytes: All sets together take at most this much.
-        share_bytes: Those that runs of one user have in hand take at most this much: what is in
-            use goes for nobody, so that user would keep all others from starting.
-        index: Who uses which set.
-        node: Name of this node in the index.
-        clock: Waits for locks.
+        folder: Where the lock files lie; on a local file system.
+        clock: Waits between two attempts.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        budget_bytes: int,
-        share_bytes: int,
-        index: StagedIndex,
-        *,
-        node: str,
-        clock: Clock,
-    ) -> None:
-        self._root = root
-        self._budget_bytes = budget_bytes
-        self._share_bytes = share_bytes
-        self._index = index
-        self._node = node
-        self.sets, self.tmp = root / "sets", root / "tmp"
-        locks = root / "locks"
+    folder: Path
+    clock: Clock
+
+    @contextmanager
+    def held(self, name: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold the lock, however long it takes; *waiting* is called meanwhile and may raise."""
+        while (descriptor := lock_file(self.folder / name)) is None:
+            waiting()
+            self.clock.sleep(_POLL_S)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def held_if_free(self, name: str) -> Iterator[bool]:
+        """Hold the lock if nobody has it; the block is told whether it does."""
+        descriptor = lock_file(self.folder / name)
+        try:
+            yield descriptor is not None
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def forget(self, name: str) -> None:
+        """Remove the lock's file. Only while holding the lock."""
+        (self.folder / name).unlink(missing_ok=True)
+
+    def names(self) -> list[str]:
+        """Every lock that has a file."""
+        return sorted(path.name for path in self.folder.iterdir())
+
+
+@dataclass(kw_only=True)
+class CacheFolders:
+    """What lies in one node's cache."""
+
+    root: Path
+    """The cache's folder, on a local file system."""
+    budget_bytes: int
+    """All sets together take at most this much."""
+    share_bytes: int
+    """Those that runs of one user have in hand take at most this much: what is in use goes for
+    nobody, so that user would keep all others from starting."""
+    index: StagedIndex
+    """Who uses which set."""
+    node: str
+    """Name of this node in the index."""
+    clock: Clock
+    """Waits for locks."""
+
+    def __post_init__(self) -> None:
+        root = self.root
+        self.sets, self.tmp, locks = root / "sets", root / "tmp", root / "locks"
         with self.writing("", 0):
             for folder in (root, self.sets, self.tmp, locks):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +104,7 @@ class CacheFolders:
                 passed.chmod(passable())
             for own in (self.tmp, locks):
                 own.chmod(0o700)
-        self._locks = FileLocks(locks, clock)
+        self._locks = FileLocks(locks, self.clock)
 
     def locked(self, key: str, waiting: Callable[[Note], None]) -> AbstractContextManager[None]:
         """Hold the lock of *key*; *waiting* is told meanwhile how far the one who holds it is."""
@@ -111,14 +147,14 @@ class CacheFolders:
             while True:
                 unused = [
                     each
-                    for each in self._index.list(self._node)
+                    for each in self.index.list(self.node)
                     if not each.run_ids and each.key not in passed_over
                 ]
                 to_write = note.reserved_bytes - note.done_bytes
                 chosen = victims(self._room(partial), unused, note.reserved_bytes, to_write)
                 if isinstance(chosen, int):
                     all_bytes = chosen + self._in_hand_bytes()
-                    passes = note.reserved_bytes <= min(all_bytes, self._share_bytes)
+                    passes = note.reserved_bytes <= min(all_bytes, self.share_bytes)
                     raise CacheFull(uri, note.reserved_bytes, chosen, passes=passes)
                 kept = {each.key for each in chosen if not self._evict(each.key)}
                 if not kept:
@@ -132,15 +168,15 @@ class CacheFolders:
         """Have *run_id* of *owner* use a set that lies there. Raises `CacheFull`."""
         with self._locks.held(_BUDGET_LOCK):
             self._check_share(manifest.uri, key, manifest.size_bytes, owner)
-            self._index.acquire(self._node, key, run_id)
+            self.index.acquire(self.node, key, run_id)
 
     def _check_share(self, uri: str, key: str, size_bytes: int, owner: int | None) -> None:
         if owner is None:  # one user for all: nobody is told from another
             return
         held = self._held_by(owner)
-        if beyond_share(held, key, size_bytes, self._share_bytes):
-            left_bytes = max(0, self._share_bytes - sum(held.values()))
-            passes = size_bytes <= self._share_bytes
+        if beyond_share(held, key, size_bytes, self.share_bytes):
+            left_bytes = max(0, self.share_bytes - sum(held.values()))
+            passes = size_bytes <= self.share_bytes
             raise CacheFull(uri, size_bytes, left_bytes, passes=passes, whose="your team")
 
     def _held_by(self, owner: int) -> dict[str, int]:
@@ -154,7 +190,7 @@ class CacheFolders:
         return held
 
     def _in_use(self) -> list[StagedSet]:
-        return [each for each in self._index.list(self._node) if each.run_ids]
+        return [each for each in self.index.list(self.node) if each.run_ids]
 
     def _in_hand_bytes(self) -> int:
         """What does not give way now, and will: sets in use, and those that are fetched."""
@@ -165,18 +201,18 @@ class CacheFolders:
     def _room(self, partial: Partial) -> CacheSpace:
         self._remove_dead()  # what nobody fetches any more must not hold room
         notes = [each.note() for each in Partial.found_in(self.tmp) if each.key != partial.key]
-        sets = [each for each in self._index.list(self._node) if each.key != partial.key]
+        sets = [each for each in self.index.list(self.node) if each.key != partial.key]
         unwritten = sum(max(0, note.reserved_bytes - note.done_bytes) for note in notes)
         return CacheSpace(
-            budget_bytes=self._budget_bytes,
+            budget_bytes=self.budget_bytes,
             used_bytes=sum(each.size_bytes for each in sets),
             reserved_bytes=sum(note.reserved_bytes for note in notes),
-            disk_free_bytes=shutil.disk_usage(self._root).free - unwritten,
+            disk_free_bytes=shutil.disk_usage(self.root).free - unwritten,
         )
 
     def _evict(self, key: str) -> bool:
         with self._locks.held_if_free(key) as free:
-            if not free or not self._index.remove(self._node, key):
+            if not free or not self.index.remove(self.node, key):
                 return False
             self._discard(key)
             return True
@@ -193,10 +229,10 @@ class CacheFolders:
         """Tell the index of a set that is not there: its fetch died before its last step."""
         with self._locks.held_if_free(key) as free:
             if free and not (self.sets / key).exists():
-                self._index.remove(self._node, key)
+                self.index.remove(self.node, key)
 
     def _known(self) -> set[str]:
-        return {each.key for each in self._index.list(self._node)}
+        return {each.key for each in self.index.list(self.node)}
 
     def _discard(self, key: str) -> None:
         """Take the set out of `sets` at once, then remove it."""
@@ -210,7 +246,7 @@ class CacheFolders:
 
     def record(self, key: str, manifest: Manifest) -> None:
         """Tell the index that the set is complete."""
-        self._index.record(self._node, key, manifest.uri, manifest.size_bytes, manifest.sha256)
+        self.index.record(self.node, key, manifest.uri, manifest.size_bytes, manifest.sha256)
 
     def remove_partials(self, key: str) -> int:
         """Remove what fetches of *key* left. Only while holding its lock."""
@@ -239,9 +275,9 @@ class CacheFolders:
             yield
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                free = shutil.disk_usage(self._root).free
+                free = shutil.disk_usage(self.root).free
                 raise CacheFull(uri, needed_bytes, free) from error
-            raise CacheUnusable(str(self._root), error.strerror or str(error)) from error
+            raise CacheUnusable(str(self.root), error.strerror or str(error)) from error
 
 
 @contextmanager

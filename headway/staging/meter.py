@@ -1,6 +1,7 @@
 """Counts the bytes of one fetch, and stops it where it must not go on."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from headway.clock import Clock
 from headway.errors import CacheFull, InvalidInput, SourceChanged
@@ -17,55 +18,44 @@ _STEP_BYTES = 16 * MIB
 _NOTE_EVERY_S = 0.5
 
 
+@dataclass(kw_only=True)
 class Meter:
-    """Told of every piece before it is written.
+    """Told of every piece before it is written."""
 
-    Args:
-        dataset: What the job said of the data.
-        total_bytes: What the source says of its size; None if nothing.
-        reserve: Makes room as the note says and writes the note; may raise `CacheFull`.
-        write_note: Writes the note alone.
-        progress: The caller's.
-        clock: Spaces the notes.
-    """
+    dataset: Dataset
+    """What the job said of the data."""
+    total_bytes: int | None
+    """What the source says of its size; None if nothing."""
+    reserve: Callable[[Note], None]
+    """Makes room as the note says and writes the note; may raise `CacheFull`."""
+    write_note: Callable[[Note], None]
+    """Writes the note alone."""
+    progress: Progress
+    """The caller's."""
+    clock: Clock
+    """Spaces the notes."""
+    done_bytes: int = 0
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        total_bytes: int | None,
-        *,
-        reserve: Callable[[Note], None],
-        write_note: Callable[[Note], None],
-        progress: Progress,
-        clock: Clock,
-    ) -> None:
-        self._dataset = dataset
-        self._total_bytes = total_bytes
-        self._reserve = reserve
-        self._write_note = write_note
-        self._progress = progress
-        self._clock = clock
-        self._noted_s = clock.monotonic_s()
-        self._reserved_bytes = 0
-        self.done_bytes = 0
-        self._have_room(total_bytes or 0)
-        progress(0, total_bytes)
+    def __post_init__(self) -> None:
+        self._noted_s = self.clock.monotonic_s()
+        self._have_room(self.total_bytes or 0)
+        self.progress(0, self.total_bytes)
 
     def count(self, piece_bytes: int) -> None:
         """The next piece has *piece_bytes*; fewer than none of what is to be written anew."""
         done = self.done_bytes + piece_bytes
-        if self._total_bytes is None:
-            check_size(self._dataset, done)
+        if self.total_bytes is None:
+            check_size(self.dataset, done)
             if done > self._reserved_bytes:
                 self._grow(done)
-        elif done > self._total_bytes:
-            raise SourceChanged(self._dataset.uri, "it grew")
+        elif done > self.total_bytes:
+            raise SourceChanged(self.dataset.uri, "it grew")
         self.done_bytes = done
-        self._progress(done, self._total_bytes)
-        now_s = self._clock.monotonic_s()
+        self.progress(done, self.total_bytes)
+        now_s = self.clock.monotonic_s()
         if now_s - self._noted_s >= _NOTE_EVERY_S:
             self._noted_s = now_s
-            self._write_note(Note(self._reserved_bytes, done, self._total_bytes))
+            self.write_note(Note(self._reserved_bytes, done, self.total_bytes))
 
     def _grow(self, needed_bytes: int) -> None:
         try:
@@ -74,7 +64,7 @@ class Meter:
             self._have_room(needed_bytes)
 
     def _have_room(self, size_bytes: int) -> None:
-        self._reserve(Note(size_bytes, self.done_bytes, self._total_bytes))
+        self.reserve(Note(size_bytes, self.done_bytes, self.total_bytes))
         self._reserved_bytes = size_bytes
 
 

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 from headway.durable import give_name, replace_file, sync_folder
 from headway.home import passable
@@ -19,6 +19,8 @@ Pieces = Callable[[SourceFile], Iterable[bytes]]
 """Reads a file of a source."""
 Write = Callable[[Iterable[bytes]], str]
 """Writes a file from pieces, in the place of what it had; gives their SHA-256."""
+Nearer = Callable[[SourceFile, Write], str | None]
+"""Has a file written without its source; its SHA-256, or None where that is to be read."""
 _NOTE = "note.json"
 _FEW_FILES = 1000
 """Up to so many files each is flushed to the disk by itself; more of them all at once."""
@@ -35,20 +37,13 @@ class Note:
     """uid of whom it is for; None for this process's own user."""
 
 
-class Nearer(Protocol):
-    """Where a file may be had without reading its source."""
-
-    def copy(self, file: SourceFile, write: Write) -> str | None:
-        """Have *write* write *file*; its SHA-256, or None where its source is to be read."""
-
-
+@dataclass(frozen=True, slots=True)
 class Partial:
     """A folder ``KEY.TOKEN``; it belongs to whoever holds the key's lock."""
 
-    def __init__(self, folder: Path, owner: int | None = None) -> None:
-        self.folder = folder
-        self.owner = owner
-        """uid of whom it is fetched for; read from a `note` where somebody else fetches it."""
+    folder: Path
+    owner: int | None = None
+    """uid of whom it is fetched for; read from a `note` where somebody else fetches it."""
 
     @classmethod
     def create(cls, parent: Path, key: str, owner: int | None = None) -> Self:
@@ -98,7 +93,7 @@ class Partial:
             target = self.folder / DATA / file.name
             target.parent.mkdir(parents=True, exist_ok=True)
             write = _Writing(target, on_bytes, to_disk=each_to_disk)
-            sha256 = nearer.copy(file, write) if nearer is not None else None
+            sha256 = nearer(file, write) if nearer is not None else None
             hashes[file.name] = sha256 or write(pieces(file))
         if not each_to_disk:
             os.sync()
@@ -129,28 +124,28 @@ class Partial:
         remove(self.folder)
 
 
+@dataclass(slots=True)
 class _Writing:
     """Writes one file; what was written of it before does not count."""
 
-    def __init__(self, target: Path, on_bytes: Callable[[int], None], *, to_disk: bool) -> None:
-        self._target = target
-        self._on_bytes = on_bytes
-        self._to_disk = to_disk
-        self._written_bytes = 0
+    target: Path
+    on_bytes: Callable[[int], None]
+    to_disk: bool
+    written_bytes: int = 0
 
     def __call__(self, pieces: Iterable[bytes]) -> str:
-        if self._written_bytes:
-            self._on_bytes(-self._written_bytes)
-            self._written_bytes = 0
+        if self.written_bytes:
+            self.on_bytes(-self.written_bytes)
+            self.written_bytes = 0
         sha = hashlib.sha256()
-        with self._target.open("wb") as out:
+        with self.target.open("wb") as out:
             for piece in pieces:
-                self._on_bytes(len(piece))
-                self._written_bytes += len(piece)
+                self.on_bytes(len(piece))
+                self.written_bytes += len(piece)
                 sha.update(piece)
                 out.write(piece)
             out.flush()
-            if self._to_disk:
+            if self.to_disk:
                 os.fsync(out.fileno())
         return sha.hexdigest()
 

@@ -134,41 +134,43 @@ class UserReader:
     @contextmanager
     def reading(self, uri: str, check: Check) -> Iterator[Reading]:
         """Start the process, and end it with the block, whatever it is doing then."""
-        _check_address(uri)
-        ours, its = Pipe()
-        with ours:
-            with its:
-                child = start_child("headway.staging.child", its.fileno())
-            try:
-                yield _Child(uri, ours, self, check, child.kill)
-            finally:
-                child.kill()
-                with suppress(subprocess.TimeoutExpired):  # it hangs in a file system that is gone
-                    child.wait(_END_S)
+        try:
+            read_uri(uri)
+        except Refused as refused:
+            raise InvalidInput(FIELD, HIDDEN if refused.hidden else uri, refused.allowed) from None
+        with started_child("headway.staging.child") as (end, kill):
+            child = _Child(uri, end, check, kill)
+            options = dict(self.credentials.options(uri))
+            child.send(uri=uri, rules=self.rules.write(), user=self.user, options=options)
+            yield child
 
 
-def _check_address(uri: str) -> None:
-    try:
-        read_uri(uri)
-    except Refused as refused:
-        raise InvalidInput(FIELD, HIDDEN if refused.hidden else uri, refused.allowed) from None
+@contextmanager
+def started_child(module: str) -> Iterator[tuple[Connection, Callable[[], None]]]:
+    """Have *module* run within the block as a process that gets nothing of the machine's.
 
-
-def start_child(module: str, end: int) -> subprocess.Popen[bytes]:
-    """Start *module* as a process that gets the socket *end* and nothing of the machine's.
-
-    It is to become another user before it opens anything (`child.become`).
+    The block has what connects to it, and what kills it. It is to become another user before it
+    opens anything (`child.become`).
     """
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, str(end)],
-        pass_fds=[end],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env=environment(os.environ),
-        start_new_session=True,
-    )
+    ours, its = Pipe()
+    with ours:
+        with its:
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, str(its.fileno())],
+                pass_fds=[its.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=environment(os.environ),
+                start_new_session=True,
+            )
+        try:
+            yield ours, child.kill
+        finally:
+            child.kill()
+            with suppress(subprocess.TimeoutExpired):  # it hangs in a file system that is gone
+                child.wait(_END_S)
 
 
 def environment(ours: Mapping[str, str]) -> dict[str, str]:
@@ -179,73 +181,65 @@ def environment(ours: Mapping[str, str]) -> dict[str, str]:
     return given | _NONE_OF_THE_MACHINES
 
 
+@dataclass(frozen=True, slots=True)
 class _Child:
     """Port `Reading`, by asking the process. Nothing it says is trusted to be more than JSON."""
 
-    def __init__(
-        self,
-        uri: str,
-        child: Connection,
-        reader: UserReader,
-        check: Check,
-        kill: Callable[[], None],
-    ) -> None:
-        self._uri = uri
-        self._child = child
-        self._check = check
-        self._kill = kill
-        rules, options = reader.rules.write(), dict(reader.credentials.options(uri))
-        self._send({"uri": uri, "rules": rules, "user": reader.user, "options": options})
+    uri: str
+    end: Connection
+    check: Check
+    kill: Callable[[], None]
 
     def inspect(self) -> Source:
         """What is there now."""
-        self._send({"do": "inspect"})
+        self.send(do="inspect")
         told = self._answer()
         try:
             files = tuple(_file(number, *each) for number, each in enumerate(told["files"]))
-            return Source(self._uri, bool(told["is_directory"]), files, str(told["identity"]))
+            return Source(self.uri, bool(told["is_directory"]), files, str(told["identity"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise SourceUnreachable(self._uri, f"what reads it said {error!r}") from error
+            raise SourceUnreachable(self.uri, f"what reads it said {error!r}") from error
 
     def pieces(self, file: SourceFile) -> Iterator[bytes]:
         """The bytes of *file*, in pieces of at most 4 MiB."""
-        self._send({"do": "open", "file": int(file.address)})
+        self.send(do="open", file=int(file.address))
         while "piece" in self._answer():
             yield self._receive(CHUNK_BYTES)
 
     def probe(self, file: SourceFile) -> None:
         """Have the first byte of *file* read."""
-        self._send({"do": "probe", "file": int(file.address)})
+        self.send(do="probe", file=int(file.address))
         self._answer()
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def send(self, **message: Any) -> None:
+        """Tell it *message*."""
         with suppress(OSError):  # what it said before it ended is still to be read
-            self._child.send_bytes(json.dumps(message).encode())
+            self.end.send_bytes(json.dumps(message).encode())
 
     def _answer(self) -> dict[str, Any]:
         told = json.loads(self._receive(_MOST_BYTES))
         if not isinstance(told, dict):
-            raise SourceUnreachable(self._uri, "what reads it gave no answer")
+            raise SourceUnreachable(self.uri, "what reads it gave no answer")
         if "error" in told:
-            raise _ERRORS.get(told["error"], SourceUnreachable)(self._uri, str(told["cause"]))
+            raise _ERRORS.get(told["error"], SourceUnreachable)(self.uri, str(told["cause"]))
         return told
 
     def _receive(self, most_bytes: int) -> bytes:
         while True:
-            self._check()
+            self.check()
             try:
-                if self._child.poll(_CHECK_EVERY_S):
+                if self.end.poll(_CHECK_EVERY_S):
                     return self._whole(most_bytes)
             except (EOFError, OSError) as error:
                 cause = "the process that reads it has ended"
-                raise SourceUnreachable(self._uri, cause) from error
+                raise SourceUnreachable(self.uri, cause) from error
 
     def _whole(self, most_bytes: int) -> bytes:
         """The message that has begun; a child that stops in its middle is ended."""
-        limit = threading.Timer(_MESSAGE_S, self._kill)
+        limit = threading.Timer(_MESSAGE_S, self.kill)
         limit.start()
         try:
-            return self._child.recv_bytes(most_bytes)
+            return self.end.recv_bytes(most_bytes)
         finally:
             limit.cancel()
 

@@ -27,6 +27,7 @@ from headway.policy.gang_end import TAKE_WITHIN_S, why_stop
 from headway.policy.guard import GuardTimes
 from headway.run.attempt import Attempt
 from headway.run.followed import Followed
+from headway.run.gang_folder import why_parts_differ
 from headway.run.rendezvous import (
     Meeting,
     other_ranks,
@@ -35,7 +36,6 @@ from headway.run.rendezvous import (
     why_end,
     why_leave,
 )
-from headway.run.shards import why_parts_differ
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.scheduler.queue_janitor import QueueJanitor
 from headway.settings import Settings

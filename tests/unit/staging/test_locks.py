@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 from headway.clock import SystemClock
-from headway.staging.locks import FileLocks
+from headway.staging.folders import FileLocks
 
 
 class Impatient(SystemClock):
