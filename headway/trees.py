@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from stat import S_ISDIR
+from stat import S_ISDIR, S_IXGRP, S_IXOTH, S_IXUSR
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -135,6 +135,14 @@ class _Walk:
             except OSError:
                 del self._levels[depth:]
                 return
+
+
+def lets_pass(folder: os.stat_result, user: tuple[int, int]) -> bool:
+    """Whether a folder of which ``stat`` says this lets *user*, uid and gid, pass."""
+    uid, gid = user
+    own = S_IXUSR if folder.st_uid == uid else S_IXGRP
+    bit = own if uid == folder.st_uid or gid == folder.st_gid else S_IXOTH
+    return bool(folder.st_mode & bit)
 
 
 def stats_below(top: Path) -> Iterator[os.stat_result]:

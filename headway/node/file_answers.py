@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -183,23 +183,15 @@ class FileAnswers:
 
     async def _hashed(self, opened: OpenOutput) -> str | None:
         """The SHA-256 of all of it; given up when nobody waits for it, or it takes too long."""
-        end_s, left = self._clock.monotonic_s() + _MOST_HASHING_S, threading.Event()
 
         def is_given_up() -> bool:
-            return left.is_set() or self._clock.monotonic_s() > end_s
+            anyio.from_thread.check_cancelled()  # raises where it is
+            return False
 
-        async def until_left() -> None:
-            try:
-                await anyio.sleep_forever()
-            finally:
-                left.set()
-
-        async with anyio.create_task_group() as both:
-            both.start_soon(until_left)
+        with anyio.move_on_after(_MOST_HASHING_S):
             limiter = self._hashing.own()
-            found = await anyio.to_thread.run_sync(opened.sha256, is_given_up, limiter=limiter)
-            both.cancel_scope.cancel()
-        return found
+            return await anyio.to_thread.run_sync(opened.sha256, is_given_up, limiter=limiter)
+        return None
 
     def _folder(self, run_id: str) -> Path:
         return self._settings.runs_dir / run_id

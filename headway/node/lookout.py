@@ -5,7 +5,7 @@ To look may take long, as engine and ledger do; what was seen can be read at any
 
 import logging
 import threading
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -81,15 +81,15 @@ class Lookout:
 
     def note_stopped(self, name: str, why: str) -> None:
         """Keep for the run's flow that it is the guard that stops the container."""
-        with self._change:
-            stopped = {**self._notes.stopped, name: why}
-            self._keep(replace(self._notes, stopped=stopped))
+        self._note(lambda notes: replace(notes, stopped={**notes.stopped, name: why}))
 
     def note_gives_back(self, name: str, why: str) -> None:
         """Keep for the run's flow that the container is stopped for memory that it was lent."""
+        self._note(lambda notes: replace(notes, gave_back={**notes.gave_back, name: why}))
+
+    def _note(self, noted: Callable[[GuardNotes], GuardNotes]) -> None:
         with self._change:
-            gave_back = {**self._notes.gave_back, name: why}
-            self._keep(replace(self._notes, gave_back=gave_back))
+            self._keep(noted(self._notes))
 
     def forget(self, name: str) -> None:
         """The container was stopped: it is not alive any more."""

@@ -68,12 +68,6 @@ def read_report(path: Path, links: Sequence[GpuLinks], clock: Clock) -> Profile:
             return _Report(database, clock).profile(links)
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
         raise ProfileUnreadable(str(path), str(error)) from error
-    except _Foreign as error:
-        raise ProfileUnreadable(str(path), str(error)) from error
-
-
-class _Foreign(Exception):
-    """The file is no export of Nsight Systems."""
 
 
 class _Report:
@@ -93,7 +87,7 @@ class _Report:
         if "StringIds" not in self._tables and not any(
             t.startswith("TARGET_") for t in self._tables
         ):
-            raise _Foreign("it is no export of Nsight Systems")
+            raise sqlite3.DatabaseError("it is no export of Nsight Systems")
 
     def profile(self, links: Sequence[GpuLinks]) -> Profile:
         kernels, kernels_s = self._kernels()

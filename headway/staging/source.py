@@ -14,7 +14,7 @@ import json
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -31,6 +31,7 @@ from headway.errors import (
 )
 from headway.model.address import local_path
 from headway.staging.rules import SourceRules
+from headway.trees import lets_pass
 from headway.units import MIB
 
 FIELD = "dataset.uri"
@@ -164,18 +165,11 @@ def nothing_at(uri: str, user: str = "") -> bool:
 def _is_hidden(path: str, user: str) -> bool:
     """Whether a folder on the way to *path*, or to what its links lead to, lets *user* not pass."""
     uid, gid = map(int, user.split(":"))
-    on_the_way = {*Path(path).parents, *Path(os.path.realpath(path)).parents}
-    return not all(_lets_pass(folder, uid, gid) for folder in on_the_way)
-
-
-def _lets_pass(folder: Path, uid: int, gid: int) -> bool:
-    try:
-        seen = folder.stat()
-    except OSError:
-        return True  # it is not there, which those above it tell whomever they let pass
-    own = stat.S_IXUSR if seen.st_uid == uid else stat.S_IXGRP
-    bit = own if uid == seen.st_uid or gid == seen.st_gid else stat.S_IXOTH
-    return bool(seen.st_mode & bit)
+    for folder in {*Path(path).parents, *Path(os.path.realpath(path)).parents}:
+        with suppress(OSError):  # it is not there, which those above it tell whom they let pass
+            if not lets_pass(folder.stat(), (uid, gid)):
+                return True
+    return False
 
 
 def empty(uri: str) -> InvalidInput:

@@ -3,8 +3,8 @@
 import enum
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -90,7 +90,6 @@ class FakeMachine:
     containers: dict[str, _Container] = field(default_factory=dict)
     unguarded: str = ""
     commands: dict[tuple[str, ...], CommandScript] = field(default_factory=dict)
-    lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.answers.set()
@@ -126,14 +125,14 @@ class FakeRuntime:
 
     def guard_network(self) -> str:
         """What the machine's `unguarded` says."""
-        with self._asking("look after its networks"):
-            return self.machine.unguarded
+        self._check_answers()
+        return self.machine.unguarded
 
     def ensure_image(self, image: str) -> str:
         """The image's name. Raises `ImageMissing` for the machine's `missing_images`."""
-        with self._asking("look for an image"):
-            if image in self.machine.missing_images:
-                raise ImageMissing(image, "no such image")
+        self._check_answers()
+        if image in self.machine.missing_images:
+            raise ImageMissing(image, "no such image")
         return image
 
     def why_no_image(self, image: str) -> str:
@@ -151,26 +150,24 @@ class FakeRuntime:
         for mount in spec.mounts:
             real_source(mount, self._policy.mount_roots)
         self.ensure_image(spec.image)
-        with self._asking("create a container"):
-            if spec.name in self.machine.containers:
-                raise ContainerExists(spec.name)
-            self.machine.containers[spec.name] = _Container(self._site, spec)
+        self._check_answers()
+        made = _Container(self._site, spec)
+        if self.machine.containers.setdefault(spec.name, made) is not made:
+            raise ContainerExists(spec.name)
 
     def start(self, name: str) -> None:
         """Start a created container; one that runs or ran is left as it is."""
-        with self._asking("start a container"):
-            container = self._get(name)
-            if name in self.machine.start_errors:
-                why = self.machine.start_errors[name]
-                raise RuntimeFailure(f"container {name} could not be started: {why}")
-            if container.started_at is None:
-                container.started_at = self._clock.now()
+        container = self._get(name)
+        if name in self.machine.start_errors:
+            why = self.machine.start_errors[name]
+            raise RuntimeFailure(f"container {name} could not be started: {why}")
+        if container.started_at is None:
+            container.started_at = self._clock.now()
 
     def inspect(self, name: str) -> ContainerStatus | None:
         """The container's status; None when it does not exist."""
-        with self._asking("inspect a container"):
-            container = self._find(name)
-            return None if container is None else self._status(container)
+        container = self._find(name)
+        return None if container is None else self._status(container)
 
     def _status(self, container: _Container) -> ContainerStatus:
         spec, script = container.spec, self._script(container)
@@ -204,16 +201,15 @@ class FakeRuntime:
 
     def containers(self) -> list[ContainerStatus]:
         """Every container of this site, whatever its state."""
-        with self._asking("list its containers"):
-            own = [c for c in self.machine.containers.values() if c.site == self._site]
-            return [self._status(container) for container in own]
+        self._check_answers()
+        own = [c for c in tuple(self.machine.containers.values()) if c.site == self._site]
+        return [self._status(container) for container in own]
 
     def wait(self, name: str, timeout_s: float) -> ContainerStatus:
         """Wait up to *timeout_s* for the end; the status then. Raises `ContainerMissing`."""
         deadline_s = self._clock.monotonic_s() + timeout_s
         while True:
-            with self._asking("wait for a container"):
-                status = self._status(self._get(name))
+            status = self._status(self._get(name))
             left_s = deadline_s - self._clock.monotonic_s()
             if status.state is ContainerState.EXITED or left_s <= 0:
                 return status
@@ -224,56 +220,51 @@ class FakeRuntime:
         status = self.inspect(name)
         if status is None or status.state is not ContainerState.RUNNING:
             return
-        with self._asking("stop a container"):
-            script = self._script(self._get(name))
+        script = self._script(self._get(name))
         if script.on_term is OnTerm.IGNORES:
             status = self.wait(name, grace_s)
-        with self._asking("stop a container"):
-            container = self.machine.containers.get(name)
-            if container is None or status.state is ContainerState.EXITED:
-                return
-            if script.on_term is OnTerm.ENDS:
-                container.killed_code = script.term_code
-            container.killed_at = self._clock.now()
-            for execution in container.executions:
-                execution.close()
+        self._check_answers()
+        container = self.machine.containers.get(name)
+        if container is None or status.state is ContainerState.EXITED:
+            return
+        if script.on_term is OnTerm.ENDS:
+            container.killed_code = script.term_code
+        container.killed_at = self._clock.now()
+        for execution in container.executions:
+            execution.close()
 
     def limit_memory(self, name: str, host_memory_bytes: int) -> None:
         """Note the limit in its specification."""
-        with self._asking("raise a memory limit"):
-            container = self._get(name)
-            container.spec = replace(container.spec, host_memory_bytes=host_memory_bytes)
+        container = self._get(name)
+        container.spec = replace(container.spec, host_memory_bytes=host_memory_bytes)
 
     def remove(self, name: str) -> None:
         """Remove. Idempotent."""
-        with self._asking("remove a container"):
-            if self._find(name) is not None:
-                del self.machine.containers[name]
+        if self._find(name) is not None:
+            self.machine.containers.pop(name, None)
 
     def usage(self, name: str) -> Usage:
         """What its script says."""
-        with self._asking("read what a container used"):
-            container = self.machine.containers.get(name)
-            if container is None or container.started_at is None:
-                return Usage()
-            return self._script(container).usage
+        self._check_answers()
+        container = self.machine.containers.get(name)
+        if container is None or container.started_at is None:
+            return Usage()
+        return self._script(container).usage
 
     def serves(self, name: str, port: int) -> bool:
         """Whether it runs, and was created with the port."""
-        with self._asking("look at a port"):
-            container = self._find(name)
-            if container is None or port not in container.spec.ports.values():
-                return False
-            return self._status(container).state is ContainerState.RUNNING
+        container = self._find(name)
+        if container is None or port not in container.spec.ports.values():
+            return False
+        return self._status(container).state is ContainerState.RUNNING
 
     def execute(self, name: str, command: ExecCommand) -> FakeExecution:
         """What the machine's `commands` say; a command that is not there does nothing."""
-        with self._asking("start a command"):
-            if self._status(self._get(name)).state is not ContainerState.RUNNING:
-                raise RuntimeFailure(f"container {name} does not run")
-            execution = FakeExecution(self.machine.commands.get(command.arguments, CommandScript()))
-            self._get(name).executions.append(execution)
-            return execution
+        if self._status(self._get(name)).state is not ContainerState.RUNNING:
+            raise RuntimeFailure(f"container {name} does not run")
+        execution = FakeExecution(self.machine.commands.get(command.arguments, CommandScript()))
+        self._get(name).executions.append(execution)
+        return execution
 
     def frozen(self, name: str) -> AbstractContextManager[bool]:  # noqa: ARG002 - the port's
         """It cannot be had."""
@@ -285,12 +276,11 @@ class FakeRuntime:
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
         """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""
-        with self._asking("read a log"):
-            container = self._get(name)
-            log = self._log(container)
-            start = min(max(offset, container.given_up_bytes), len(log))
-            data = log[start : start + limit_bytes]
-            return LogChunk(data, start + len(data), start - offset)
+        container = self._get(name)
+        log = self._log(container)
+        start = min(max(offset, container.given_up_bytes), len(log))
+        data = log[start : start + limit_bytes]
+        return LogChunk(data, start + len(data), start - offset)
 
     def _log(self, container: _Container) -> bytes:
         """What was printed until now, or until the end."""
@@ -302,10 +292,10 @@ class FakeRuntime:
 
     def trim_logs(self) -> None:
         """Give up the oldest part of every log that is over its limit."""
-        with self._asking("trim logs"):
-            for container in self.machine.containers.values():
-                beyond = len(self._log(container)) - container.spec.log_limit_bytes
-                container.given_up_bytes = max(container.given_up_bytes, beyond)
+        self._check_answers()
+        for container in tuple(self.machine.containers.values()):
+            beyond = len(self._log(container)) - container.spec.log_limit_bytes
+            container.given_up_bytes = max(container.given_up_bytes, beyond)
 
     def sweep(self) -> None:
         """Nothing is left behind here."""
@@ -317,15 +307,13 @@ class FakeRuntime:
         return container
 
     def _find(self, name: str) -> _Container | None:
+        self._check_answers()
         container = self.machine.containers.get(name)
         return container if container is not None and container.site == self._site else None
 
     def _script(self, container: _Container) -> Script:
         return self.machine.scripts.get(container.spec.command, self.machine.default)
 
-    @contextmanager
-    def _asking(self, action: str) -> Iterator[None]:
+    def _check_answers(self) -> None:
         if not self.machine.answers.is_set():
-            raise EngineUnreachable(action, "the fake was told not to answer")
-        with self.machine.lock:
-            yield
+            raise EngineUnreachable("answer", "the fake was told not to answer")

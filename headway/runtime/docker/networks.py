@@ -3,6 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -24,25 +25,15 @@ _OPTIONS = {f"{_BRIDGE}.name": INTERFACE, f"{_BRIDGE}.enable_icc": "false"}
 _BLOCK = "the block headway-container-policy/site"
 
 
+@dataclass(frozen=True, slots=True)
 class Networks:
-    """Networks of one engine.
+    """Networks of one engine."""
 
-    Args:
-        engine: The engine.
-        policy: What containers may do.
-        closed: Asked for the services on other machines that containers may not reach now.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        policy: ContainerPolicy,
-        closed: Callable[[], Sequence[firewall.Service]],
-    ) -> None:
-        self._engine = engine
-        self._mode = policy.network
-        self._closed = closed
-        self._gangs = policy.gang_networks
+    engine: Engine
+    policy: ContainerPolicy
+    """What containers may do."""
+    closed: Callable[[], Sequence[firewall.Service]]
+    """Asked for the services on other machines that containers may not reach now."""
 
     def joined(self, asked: NetworkMode | GangNetwork | None) -> str:
         """The engine's network that a container joins that *asked* for one, guarded by now.
@@ -50,9 +41,9 @@ class Networks:
         Raises:
             RuntimeFailure: The network of gangs is a bridge that cannot be guarded.
         """
-        wanted = asked or self._mode
+        wanted = asked or self.policy.network
         if isinstance(wanted, GangNetwork):
-            if self._mode not in {NetworkMode.UNGUARDED, NetworkMode.HOST}:
+            if self.policy.network not in {NetworkMode.UNGUARDED, NetworkMode.HOST}:
                 self._guard_gang(wanted.name)
             return wanted.name
         if wanted in {NetworkMode.HOST, NetworkMode.NONE}:
@@ -72,18 +63,19 @@ class Networks:
 
     def weakness(self) -> str:
         """Put the packet rules of the bridges in place; what of that cannot be had."""
-        if not self._gangs and self._mode in {NetworkMode.HOST, NetworkMode.NONE}:
+        unbridged = self.policy.network in {NetworkMode.HOST, NetworkMode.NONE}
+        if unbridged and not self.policy.gang_networks:
             return ""
         # Not with each start: a name server that does not answer would hold it up.
-        why = self.guard(self._closed())
-        if why and self._mode is NetworkMode.BRIDGE:
+        why = self.guard(self.closed())
+        if why and self.policy.network is NetworkMode.BRIDGE:
             return (
                 f"Containers have no network, since it cannot be guarded ({why}). Let headway set "
                 f"packet rules, or set network to unguarded in {_BLOCK}."
             )
         if why:
             return f"Containers reach the services of this node ({why})."
-        for name in self._gangs:
+        for name in self.policy.gang_networks:
             found = self._find(name)
             if found is not None and not _is_bridge(found) and not found["Internal"]:
                 return (
@@ -117,8 +109,8 @@ class Networks:
         if why:
             return why
         interfaces = [INTERFACE]
-        gangs = [found for name in self._gangs if (found := self._find(name)) is not None]
-        interfaces += [_interface(gang) for gang in gangs if _is_bridge(gang)]
+        gangs = map(self._find, self.policy.gang_networks)
+        interfaces += [_interface(gang) for gang in gangs if gang is not None and _is_bridge(gang)]
         apart = [ip_network(each["Subnet"]) for each in own["IPAM"]["Config"]]
         return firewall.hold(interfaces, apart, closed)
 
@@ -126,7 +118,7 @@ class Networks:
         """The network of this name; None when the engine does not know it."""
         with asking(f"look for network {name}"):
             try:
-                found: Mapping[str, Any] = self._engine.api.inspect_network(name)
+                found: Mapping[str, Any] = self.engine.api.inspect_network(name)
             except NotFound:
                 return None
         return found if found["Name"] == name else None
@@ -138,7 +130,7 @@ class Networks:
         mtu = bridge["Options"].get(_MTU) if bridge else None
         with asking(f"make network {OWN_NETWORK}"):
             try:
-                self._engine.api.create_network(
+                self.engine.api.create_network(
                     OWN_NETWORK,
                     driver="bridge",
                     options=_OPTIONS | ({_MTU: mtu} if mtu else {}),
@@ -152,7 +144,7 @@ class Networks:
 
     def _why_elsewhere(self, own: Mapping[str, Any]) -> str:
         """Why rules set by this process would not be those of the engine's bridges."""
-        address = self._engine.address
+        address = self.engine.address
         if not address.startswith(SOCKET):
             return f"the engine at {address} is not on this machine"
         try:

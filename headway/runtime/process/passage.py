@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypedDict
 
+from headway.trees import lets_pass
+
 _CLONE_NEWNS, _CLONE_NEWIPC = 0x20000, 0x8000000
 _SYS_ADMIN = 1 << 21
 """The capability without which nothing can be mounted."""
@@ -106,17 +108,8 @@ def _both(needs: Iterable[tuple[Path, bool]]) -> list[tuple[Path, bool]]:
 
 def _closed_above(path: Path, user: tuple[int, int]) -> Path | None:
     """The first directory on the way to *path* that *user* may not pass."""
-    for folder in reversed(path.parents):
-        found = folder.stat()
-        uid, gid = user
-        bit = stat.S_IXOTH
-        if found.st_uid == uid:
-            bit = stat.S_IXUSR
-        elif found.st_gid == gid:
-            bit = stat.S_IXGRP
-        if not found.st_mode & bit:
-            return folder
-    return None
+    ways = reversed(path.parents)
+    return next((folder for folder in ways if not lets_pass(folder.stat(), user)), None)
 
 
 def make(passage: Passage) -> None:

@@ -21,7 +21,7 @@ def test_a_child_that_stops_in_the_middle_of_a_message_is_ended(
         told.append("killed")
         its.close()
 
-    child = reader._Child("file:///d", ours, reader.UserReader(), lambda: None, kill)
+    child = reader._Child("file:///d", ours, lambda: None, kill)
     os.write(its.fileno(), b"\x00\x00\x00\xff{")  # four bytes of length, one of 255
     with pytest.raises(SourceUnreachable, match="has ended"):
         child.inspect()
