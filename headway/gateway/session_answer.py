@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 from httptools import HttpParserError, HttpResponseParser
 
-from headway.node.relay import ByteStream
+from headway.node.run_ports import ByteStream
 from headway.node.shares import LOOP
 
 Headers = list[tuple[bytes, bytes]]

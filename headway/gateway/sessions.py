@@ -30,7 +30,7 @@ from headway.gateway.refusals import refusal
 from headway.gateway.session_answer import Headers, ProgramAnswer, ask, for_browser, for_program
 from headway.model.access import Caller
 from headway.model.session import session_path, session_port, session_secret
-from headway.node.relay import ByteStream
+from headway.node.run_ports import ByteStream
 from headway.node.shares import LOOP, in_thread
 from headway.site import Site
 

@@ -18,7 +18,7 @@ from headway.clock import Clock
 from headway.errors import ProfileUnreadable
 from headway.model.link import GpuLinks
 from headway.model.profile import Copies, Direction, GpuKernel, Profile, ProfileSource
-from headway.profile.limits import limit_of, link_notes
+from headway.profile.counters import limit_of, link_notes
 
 MAX_BYTES = 8 << 30
 MAX_S = 30.0

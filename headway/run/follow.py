@@ -21,8 +21,7 @@ from headway.model.run import Exit, Prediction
 from headway.model.run_warning import RunWarning
 from headway.progress.options import Totals
 from headway.progress.parser import LogParser
-from headway.run.followed import Followed, ran_out_of_time
-from headway.run.gpu_use import GpuUse
+from headway.run.followed import Followed, GpuUse, ran_out_of_time
 from headway.run.log_progress import LogProgress
 from headway.run.written_progress import WrittenProgress
 from headway.runtime.port import ContainerState, ContainerStatus, Runtime, Usage

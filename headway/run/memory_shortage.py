@@ -7,8 +7,7 @@ from headway.model.lease import Lease
 from headway.model.node import GpuReading
 from headway.model.run import Exit
 from headway.policy.oom_cause import GpuShare, Holder, Shortage, cause_of
-from headway.run.followed import Followed
-from headway.run.gpu_use import GpuUse
+from headway.run.followed import Followed, GpuUse
 from headway.runtime.oom_log import tried_bytes
 from headway.site import Site
 from headway.this_node import read_node

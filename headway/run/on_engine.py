@@ -29,9 +29,8 @@ from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.kept_files import keep_new_files
 from headway.run.log_progress import LogProgress
 from headway.run.outputs import OUTPUTS_FOLDER
-from headway.run.settle import conclude_attempt, lesson_of
+from headway.run.settle import conclude_attempt, lesson_of, trace_of
 from headway.run.spec import own_packages
-from headway.run.traces import trace_of
 from headway.run.upkeep import keep_snapshot
 from headway.run.written_progress import WrittenProgress
 from headway.runtime.logfile import read_chunk

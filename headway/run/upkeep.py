@@ -12,11 +12,11 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind
 from headway.policy.conclude import gave_back as gave_back_exit
 from headway.policy.disk import DiskUse, why_too_much
+from headway.policy.idle import EndIdle, gpu_was_used, judge_idle
 from headway.run.follow import Watched
 from headway.run.gang_folder import GangPost
 from headway.run.guard_notes import read_notes
-from headway.run.here import NodeAttempt
-from headway.run.idle import IdleWatch
+from headway.run.here import NodeAttempt, connected_note
 from headway.run.rendezvous import why_end
 from headway.run.silent_check import SilentCheck
 from headway.runtime.diskuse import DiskMeter, entries
@@ -24,6 +24,47 @@ from headway.runtime.port import ContainerStatus
 from headway.runtime.redact import FileRedactor
 from headway.site import Site
 from headway.units import GIB, format_size
+
+
+class IdleWatch:
+    """Watches one attempt of a session."""
+
+    def __init__(self, attempt: NodeAttempt, lease: Lease) -> None:
+        """Of *attempt*, which may use *lease*; before anybody connects its time counts from now."""
+        self._attempt = attempt
+        self._lease = lease
+        self._note = connected_note(attempt.site.settings, attempt.run_id)
+        self._seen = self._touched_ns()
+        self._last_s = attempt.site.clock.monotonic_s()
+
+    def verdict(self) -> EndIdle | None:
+        """Whether it is to end now. Asked more often than its idle time lasts."""
+        site, session = self._attempt.site, self._attempt.job.session
+        if session is None:
+            return None
+        now_s, touched = site.clock.monotonic_s(), self._touched_ns()
+        if touched != self._seen:  # the wall clock may jump: only that it changed counts
+            self._seen, self._last_s = touched, now_s
+        idle_s = session.idle or site.policy_settings.session_idle_s
+        alone_s = now_s - self._last_s
+        if judge_idle(alone_s, idle_s, gpu_used=False) is None:
+            return None
+        return judge_idle(alone_s, idle_s, gpu_used=self._gpu_was_used(idle_s))
+
+    def _gpu_was_used(self, last_s: float) -> bool:
+        telemetry, node = self._attempt.site.ledger.telemetry, self._lease.node
+        points = {
+            grant.uuid: telemetry.series(node, gpu=grant.uuid, last_s=last_s)
+            for grant in self._lease.gpus
+        }
+        return gpu_was_used(points, self._attempt.run_id)
+
+    def _touched_ns(self) -> int:
+        try:
+            return self._note.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
 
 ENVIRONMENT_BYTES = 32 * GIB
 """What one environment takes at most; it is its team's, and counts against no run's disk."""

@@ -14,8 +14,7 @@ from pathlib import Path
 from headway.clock import Clock, SystemClock
 from headway.errors import ChecksumMismatch, PeerFailed, SourceChanged, StagingTimedOut
 from headway.model.job_parts import Dataset
-from headway.staging.folders import CacheFolders
-from headway.staging.index import StagedIndex
+from headway.staging.folders import CacheFolders, StagedIndex
 from headway.staging.manifest import Manifest
 from headway.staging.meter import Meter, Progress, check_size
 from headway.staging.partial import Note, Partial

@@ -13,7 +13,7 @@ import pytest
 
 from headway.errors import PeerFailed, SourceChanged, SourceMissing
 from headway.model.staged import HeldSet
-from headway.staging.index import StagedIndex
+from headway.staging.folders import StagedIndex
 from headway.staging.manifest import digest
 from headway.staging.peers import Peers
 from headway.staging.reader import Reader

@@ -8,7 +8,7 @@ import pytest
 
 from headway.ledger import Ledger
 from headway.model.staged import HeldSet
-from headway.staging.index import StagedIndex
+from headway.staging.folders import StagedIndex
 from headway.staging.reader import Reader, UserReader
 from headway.testing.staging import MemoryIndex, MemoryPeers, OpenReader
 from headway.testing.staging_contract import (

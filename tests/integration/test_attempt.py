@@ -39,8 +39,7 @@ from headway.model.trace import Trace
 from headway.model.upload import UploadManifest
 from headway.node.file_server import serve_on
 from headway.run.attempt import Attempt, exit_of
-from headway.run.followed import Followed
-from headway.run.gpu_use import GpuUse
+from headway.run.followed import Followed, GpuUse
 from headway.run.guard_notes import GuardNotes, keep_notes
 from headway.run.rendezvous import Meeting
 from headway.run.spec import container_spec

@@ -34,7 +34,7 @@ from headway.model.run_file import signed
 from headway.model.session import session_path, session_port, session_secret
 from headway.node.file_server import serve_on
 from headway.node.protocols import listening
-from headway.node.relay import relay
+from headway.node.run_ports import relay
 from headway.pinning import only
 from headway.run.here import connected_note, container_name
 from headway.runtime.port import ContainerSpec

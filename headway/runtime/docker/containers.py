@@ -39,7 +39,6 @@ from headway.runtime.docker.status import (
 )
 from headway.runtime.listening import listens
 from headway.runtime.logfile import LogChunk
-from headway.runtime.memory_peak import MemoryPeak
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
@@ -49,7 +48,7 @@ from headway.runtime.port import (
     Usage,
 )
 from headway.runtime.rules import check_image, check_spec
-from headway.runtime.run_groups import RunGroups
+from headway.runtime.run_groups import MemoryPeak, RunGroups
 from headway.waits import until
 
 _POLL_S = 0.05

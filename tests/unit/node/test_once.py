@@ -1,6 +1,6 @@
 """A signed request is answered once, however many come."""
 
-from headway.node.once import Once
+from headway.node.file_server import Once
 
 
 def test_a_request_is_answered_once() -> None:

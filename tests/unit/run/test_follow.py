@@ -24,8 +24,7 @@ from headway.progress.options import Totals
 from headway.progress.parser import LogParser
 from headway.run.environment_entry import MADE, MAKING
 from headway.run.follow import Findings, Follower, Watched
-from headway.run.followed import Followed
-from headway.run.gpu_use import GpuUse
+from headway.run.followed import Followed, GpuUse
 from headway.run.log_progress import LogProgress
 from headway.runtime.logfile import LogChunk
 from headway.runtime.port import ContainerSpec, ContainerState, ContainerStatus, Usage

@@ -6,7 +6,7 @@ from headway.model.lease import Basis, Demand
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.model.trace import AFTER
-from headway.run.traces import after_count, lesson
+from headway.run.settle import after_count, lesson
 from headway.units import GIB
 
 MEASURED = Measurement(60.0, host_peak_bytes=2 * GIB, gpu_peak_bytes=5 * GIB)

@@ -1,7 +1,7 @@
 """The memory a container needed, put together from readings of its group."""
 
 from headway.cgroups import GroupReading
-from headway.runtime.memory_peak import MemoryPeak
+from headway.runtime.run_groups import MemoryPeak
 from headway.units import MIB
 
 
