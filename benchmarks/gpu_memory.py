@@ -17,7 +17,7 @@ from headway.clock import SystemClock
 from headway.model.lease import GpuGrant, Lease
 from headway.model.node import Capacity, GpuReading, Node
 from headway.policy.headroom import compute_headroom
-from headway.runtime.oom_log import ran_out_of_gpu_memory, tried_bytes
+from headway.runtime.outcome import ran_out_of_gpu_memory, tried_bytes
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.reading import node_reading, with_owners
 from headway.testing.telemetry import FakeHost

@@ -33,8 +33,17 @@ from headway.model.exec_messages import ExecCommand, ExecRefusal, read, written
 from headway.model.lease import Lease
 from headway.model.run_file import signed
 from headway.model.session import session_path, session_port
-from headway.node.run_exec import RunExec, commanded, heard, said
-from headway.node.run_ports import CLOSED, ByteStream, connect, reason, relay
+from headway.node.run_ports import (
+    CLOSED,
+    ByteStream,
+    RunExec,
+    commanded,
+    connect,
+    heard,
+    reason,
+    relay,
+    said,
+)
 from headway.node.shares import in_thread
 from headway.pinning import only
 from headway.site import Site

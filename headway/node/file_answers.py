@@ -19,8 +19,7 @@ from headway.clock import Clock
 from headway.model.run_file import FROM, LogPiece, OutputFile, name_from
 from headway.node.prune import is_run_id
 from headway.node.shares import TeamLimiters, in_thread
-from headway.run.here import log_path
-from headway.run.log_pieces import log_bytes, log_piece
+from headway.run.here import log_bytes, log_path, log_piece
 from headway.run.outputs import OpenOutput, list_outputs, open_output
 from headway.settings import Settings
 

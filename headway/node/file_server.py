@@ -1,6 +1,6 @@
 """Serves the files of this node's runs to the site's gateway, which shows them to people.
 
-What its cache has of data sets it hands to the site's other nodes (`headway.node.set_answers`).
+What its cache has of data sets it hands to the site's other nodes (`SetAnswers`).
 
 A thread of the worker with a loop of its own. On a site of one machine it listens on loopback;
 where other machines are, on the node's address, with a certificate that is made at each start
@@ -9,6 +9,7 @@ is in the ledger too: nothing else on the network is answered.
 """
 
 import heapq
+import json
 import logging
 import re
 import socket
@@ -16,26 +17,86 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+import anyio
 import uvicorn
 from starlette.datastructures import Headers, QueryParams
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headway.durable import replace_file
 from headway.errors import InvalidInput, LedgerError, PortClosed, RunUnknown
 from headway.model.access import token_digest
-from headway.model.run_file import EXPIRES, NONCE, why_refused
+from headway.model.run_file import EXPIRES, NONCE, name_from, why_refused
 from headway.node.certificate import own_certificate
-from headway.node.file_answers import ASKING, FileAnswers, FileRequest
+from headway.node.file_answers import (
+    ASKING,
+    DOWNLOADED,
+    ClosingResponse,
+    FileAnswers,
+    FileRequest,
+    missing,
+)
 from headway.node.protocols import bounds, listening
-from headway.node.run_exec import RunExec, commanded
-from headway.node.run_ports import CLOSED, connect, reason, relay
-from headway.node.set_answers import SetAnswers
-from headway.node.shares import WHOSE
+from headway.node.run_ports import CLOSED, RunExec, commanded, connect, reason, relay
+from headway.node.shares import WHOSE, in_thread
+from headway.run.outputs import open_output
 from headway.run.peers import SETS
 from headway.run.rendezvous import own_address
+from headway.settings import Settings
 from headway.site import Site
+from headway.staging.manifest import DATA, Manifest
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+_MOST_SETS_AT_ONCE = 16
+"""More nodes are not answered at once: they have the source, too."""
+
+
+class SetAnswers:
+    """Answers for one home."""
+
+    def __init__(self, settings: Settings) -> None:
+        """For the cache of *settings*."""
+        self._sets = settings.cache_dir / "sets"
+        self._sending = 0
+        self._reading = anyio.CapacityLimiter(4)
+
+    async def serve(self, what: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer to ``KEY``, a list of files, or ``KEY/`` and the address of one of them."""
+        self._sending += 1
+        try:
+            await (await self._answer(what))(scope, receive, send)
+        finally:
+            self._sending -= 1
+
+    async def _answer(self, what: str) -> Response:
+        if self._sending > _MOST_SETS_AT_ONCE:
+            return JSONResponse({"detail": f"{_MOST_SETS_AT_ONCE} others are answered"}, 503)
+        key, _, href = what.partition("/")
+        if _KEY.fullmatch(key) is None:
+            return missing("no such data set")
+        if not href:
+            return await in_thread(_list, self._sets / key)
+        name = name_from(href)
+        if name is None:
+            return missing("no such file")
+        try:
+            # As an output of a run's: without an engine, a program may write there.
+            opened = await in_thread(open_output, self._sets / key, name, DATA)
+        except OSError:
+            return missing("no such file")
+        headers = {"Content-Length": str(opened.file.size_bytes), **DOWNLOADED}
+        return ClosingResponse(opened, 0, self._reading, status_code=200, headers=headers)
+
+
+def _list(folder: Path) -> Response:
+    manifest = Manifest.read(folder)
+    if manifest is None or not manifest.hashes:
+        return missing("no such data set, or its files have no hashes")
+    rows = zip(manifest.files, manifest.hashes, strict=True)
+    files = [[each.name, each.size_bytes, sha256] for each, sha256 in rows]
+    return Response(json.dumps({"files": files}), media_type="application/json")
+
 
 _MOST = 50_000
 """Ten megabytes."""

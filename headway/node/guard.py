@@ -17,8 +17,7 @@ from functools import partial
 
 from headway.errors import HeadwayError
 from headway.ledger.database import Connections
-from headway.node.daemon import SILENT_S, guard_daemon, revive_supervisor
-from headway.node.daemon_logs import bound_logs
+from headway.node.daemon import SILENT_S, bound_logs, guard_daemon, revive_supervisor
 from headway.node.lookout import Lookout
 from headway.node.stops import Stops
 from headway.policy.guard import GuardTimes, Instruction, Kill, Renew, Stop, decide

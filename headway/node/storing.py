@@ -18,8 +18,7 @@ from headway.ledger.records import RunRecord
 from headway.model.run_file import MOST_FILES, MOST_FOLDERS, OutputFile, OutputList
 from headway.node.file_answers import file_document
 from headway.node.prune import busy_here, is_over
-from headway.run.here import log_path
-from headway.run.log_pieces import log_piece
+from headway.run.here import log_path, log_piece
 from headway.run.outputs import list_outputs, opened_output
 from headway.settings import Settings
 from headway.site import Site

@@ -49,9 +49,8 @@ from headway.run.memory_growth import MemoryGrowth
 from headway.run.peers import NodePeers
 from headway.run.rendezvous import Meeting, wait_for_head, wait_for_places, wait_for_ranks
 from headway.run.settle import conclude_attempt, settle
-from headway.run.silent_check import CHECKS
 from headway.run.spec import container_spec, keep_secrets, refuse_shell
-from headway.run.upkeep import AttemptUpkeep, MakerUpkeep
+from headway.run.upkeep import CHECKS, AttemptUpkeep, MakerUpkeep
 from headway.run.uploads import UploadReader
 from headway.runtime import secretfiles
 from headway.runtime.port import ContainerSpec

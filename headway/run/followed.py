@@ -1,4 +1,4 @@
-"""What following a container to its end found."""
+"""What following a container to its end found, and what it was seen to use of its GPUs."""
 
 from dataclasses import dataclass, field
 

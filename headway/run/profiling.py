@@ -17,8 +17,7 @@ from headway.model.link import GpuLinks
 from headway.model.profile import Profile
 from headway.model.run import RunState
 from headway.model.telemetry import TelemetryPoint
-from headway.profile.counters import from_counters
-from headway.profile.report import read_report
+from headway.profile.report import from_counters, read_report
 from headway.profile.wrap import wrapper
 from headway.runtime.port import BindMount
 from headway.site import Site

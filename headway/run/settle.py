@@ -17,8 +17,7 @@ from headway.policy.silent_failures import exit_told
 from headway.run.admit import forecast
 from headway.run.followed import Followed
 from headway.run.here import NodeAttempt
-from headway.run.memory_growth import with_growth
-from headway.run.memory_shortage import shortage_of, with_shortage
+from headway.run.memory_growth import shortage_of, with_growth, with_shortage
 from headway.run.rendezvous import end_of_gang
 from headway.runtime.outcome import ended_by_restart
 from headway.this_node import lost_here

@@ -1,5 +1,6 @@
 """What the site does for one attempt while its container runs (port `follow.Upkeep`)."""
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -7,23 +8,87 @@ from pathlib import Path
 from headway.clock import NowAndThen
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.model.attempt_record import ProgressSnapshot
-from headway.model.lease import Fence, Lease
+from headway.model.lease import Basis, Fence, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind
 from headway.policy.conclude import gave_back as gave_back_exit
 from headway.policy.disk import DiskUse, why_too_much
 from headway.policy.idle import EndIdle, gpu_was_used, judge_idle
-from headway.run.follow import Watched
+from headway.policy.silent_failures import silent_failures, to_end_for
+from headway.run.follow import Findings, Watched
 from headway.run.gang_folder import GangPost
 from headway.run.guard_notes import read_notes
 from headway.run.here import NodeAttempt, connected_note
 from headway.run.rendezvous import why_end
-from headway.run.silent_check import SilentCheck
 from headway.runtime.diskuse import DiskMeter, entries
-from headway.runtime.port import ContainerStatus
+from headway.runtime.port import ContainerStatus, Usage
 from headway.runtime.redact import FileRedactor
 from headway.site import Site
+from headway.this_node import lost_here
 from headway.units import GIB, format_size
+
+CHECKS = 5
+"""So many checks within the time after which a GPU counts as not used."""
+
+
+class SilentCheck:
+    """Watches what one lease's run does with its GPUs."""
+
+    def __init__(self, site: Site, lease: Lease) -> None:
+        """Watch the run of *lease* on *site*'s node."""
+        self._site = site
+        self._lease = lease
+        self._cpu: deque[tuple[float, float]] = deque()
+
+    def check(self, elapsed_s: float, usage: Usage) -> Findings:
+        """Read, decide and keep: what goes wrong now, and whether the run is to end for it.
+
+        Args:
+            elapsed_s: Since the container's start.
+            usage: Of the container now.
+
+        Raises:
+            LedgerUnreachable: Nothing is known now; the run goes on.
+        """
+        if not self._lease.gpus:
+            return Findings()
+        ledger, lease = self._site.ledger, self._lease
+        settings = self._site.policy_settings
+        window_s = 2 * settings.silent_after_s
+        points = {
+            grant.uuid: ledger.telemetry.series(
+                lease.node, gpu=grant.uuid, last_s=min(elapsed_s, window_s)
+            )
+            for grant in lease.gpus
+        }
+        found = silent_failures(
+            lease,
+            points,
+            cpu_used=self._cpu_used(elapsed_s, usage, window_s),
+            lost=lost_here(self._site),
+            after_s=settings.silent_after_s,
+        )
+        going_on, begun = ledger.warnings.keep(lease.fence, found)
+        cause = None
+        if going_on:
+            demand = ledger.runs.get(lease.run_id).demand
+            is_guess = demand is not None and demand.gpu_memory_basis is Basis.PRIOR
+            cause = to_end_for(going_on, now=ledger.now(), settings=settings, is_guess=is_guess)
+        if cause is not None:
+            ledger.warnings.mark_stopped(lease.fence, cause)
+        return Findings(tuple(going_on), tuple(begun), end=cause is not None)
+
+    def _cpu_used(self, elapsed_s: float, usage: Usage, window_s: float) -> float | None:
+        """Processors in use on average over the window; None before a quarter of it was seen."""
+        if usage.cpu_s is None:
+            return None
+        self._cpu.append((elapsed_s, usage.cpu_s))
+        while self._cpu[0][0] < elapsed_s - window_s:
+            self._cpu.popleft()
+        begun_s, before_s = self._cpu[0]
+        if elapsed_s - begun_s < window_s / 4:
+            return None
+        return (usage.cpu_s - before_s) / (elapsed_s - begun_s)
 
 
 class IdleWatch:

@@ -1,9 +1,9 @@
 """The runtime port: what headway asks of whatever runs containers.
 
 Two adapters exist, `docker.containers.DockerRuntime` and `process.programs.ProcessRuntime`; the
-fake is `headway.testing.runtime.FakeRuntime`. All three pass the contract in
-`headway.testing.runtime_contract`, and the two that start commands beside programs that in
-`headway.testing.execution_contract`.
+fake is `headway.testing.runtime.FakeRuntime`. All three pass `RuntimeContract` in
+`headway.testing.runtime_contract`, and the two that start commands beside programs
+`ExecutionContract` there.
 """
 
 import enum

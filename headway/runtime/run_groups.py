@@ -15,7 +15,12 @@ from headway.runtime.port import Usage
 
 @dataclass(frozen=True, slots=True)
 class MemoryPeak:
-    """What a container held at most, as far as its readings tell."""
+    """What a container held at most, as far as its readings tell.
+
+    The kernel's own peak counts page cache, which is whatever was free: a first start that reads
+    its libraries from disk peaks at twice the second one. A container is killed only for what
+    cannot be dropped: anonymous memory, files in shared memory, and the kernel's own.
+    """
 
     highest_bytes: int = 0
     """Most at once that could not be dropped."""

@@ -16,8 +16,7 @@ from headway.errors import ChecksumMismatch, PeerFailed, SourceChanged, StagingT
 from headway.model.job_parts import Dataset
 from headway.staging.folders import CacheFolders, StagedIndex
 from headway.staging.manifest import Manifest
-from headway.staging.meter import Meter, Progress, check_size
-from headway.staging.partial import Note, Partial
+from headway.staging.partial import Meter, Note, Partial, Progress, check_size
 from headway.staging.peers import MOST_PARTS, NearCopies, Peers, is_far, to_ask
 from headway.staging.reader import Reader, Reading, UserReader
 from headway.staging.shard import Part, Shard, keys_nearby, part_of, shard_of

@@ -15,9 +15,8 @@ from headway.model.exec_messages import ExecCommand
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import ContainerState, Runtime
 from headway.runtime.process.programs import ProcessRuntime
-from headway.testing.execution_contract import COMMANDS, ENDS, ExecutionContract
 from headway.testing.runtime import FakeMachine, FakeRuntime
-from headway.testing.runtime_contract import RuntimeContract
+from headway.testing.runtime_contract import COMMANDS, ENDS, ExecutionContract, RuntimeContract
 from headway.testing.runtime_harness import PROGRAMS, PROMPT_S, SLEEPS, Harness, until
 from headway.testing.weight_contract import WeightContract
 

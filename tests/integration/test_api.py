@@ -18,7 +18,7 @@ from headway.model.node import Capacity, Gpu, Node
 from headway.model.progress import ProgressPoint
 from headway.model.run_warning import Silent
 from headway.model.telemetry import TelemetryPoint
-from headway.run.silent_check import SilentCheck
+from headway.run.upkeep import SilentCheck
 from headway.runtime.port import Usage
 from headway.settings import Settings
 from headway.site import LINE, Site

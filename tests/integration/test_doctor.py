@@ -22,7 +22,7 @@ from headway.model.run import Exit, ExitKind, Measurement
 from headway.prefect.client import ListedRun, PrefectServer
 from headway.runtime import secretfiles
 from headway.runtime.docker.containers import DockerRuntime
-from headway.runtime.docker.remap import Remap
+from headway.runtime.docker.engine import Remap
 from headway.settings import Settings
 from headway.site import Site
 from headway.testing.clock import FakeClock

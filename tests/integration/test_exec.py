@@ -38,7 +38,7 @@ from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
 from headway.model.run_file import signed
 from headway.node.file_server import serve_on
-from headway.node.run_exec import MOST_OF_A_RUN
+from headway.node.run_ports import MOST_OF_A_RUN
 from headway.pinning import only
 from headway.run.environment import MAKING
 from headway.run.here import connected_note, container_name

@@ -23,7 +23,7 @@ from headway.model.job_parts import Dataset
 from headway.model.node import Capacity, Node
 from headway.model.run_file import signed
 from headway.model.staged import HeldSet
-from headway.node import set_answers
+from headway.node import file_server
 from headway.node.file_server import serve_on
 from headway.run import peers as run_peers
 from headway.run.peers import NodePeers
@@ -350,7 +350,7 @@ def test_nodes_that_are_gone_or_busy_are_not_waited_for(
 ) -> None:
     for name in "bc":
         stage(nodes[name], OpenReader())
-    monkeypatch.setattr(set_answers, "_MOST_AT_ONCE", 0)
+    monkeypatch.setattr(file_server, "_MOST_SETS_AT_ONCE", 0)
     ledger = nodes["c"].ledger
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"

@@ -19,7 +19,7 @@ from headway.node.janitor import Janitor
 from headway.run.attempt import Attempt
 from headway.run.follow import Watched
 from headway.run.followed import Followed
-from headway.run.log_pieces import log_piece
+from headway.run.here import log_piece
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import POLICY, Site

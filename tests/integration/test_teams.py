@@ -59,8 +59,8 @@ def remapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         (folder / name).write_text(f"daemon:{MAPPED_TO}:200000\n")
     engine = dockerd.Daemon(folder, options=("--userns-remap", "daemon"), ids=folder)
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.runtime.docker.remap.SUBUID", folder / "subuid")
-        patch.setattr("headway.runtime.docker.remap.SUBGID", folder / "subgid")
+        patch.setattr("headway.runtime.docker.engine.SUBUID", folder / "subuid")
+        patch.setattr("headway.runtime.docker.engine.SUBGID", folder / "subgid")
         stack.callback(engine.stop)
         engine.start()
         build("busybox", BUSYBOX, docker_host=engine.host)

@@ -150,7 +150,7 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
 def _give_up_rights(spec: dict[str, Any]) -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if spec["user"]:
-        from headway.runtime.process.syscalls import refuse  # noqa: PLC0415 - rarely needed
+        from headway.runtime.process.passage import refuse  # noqa: PLC0415 - rarely needed
 
         refuse()
     if spec["passage"]:

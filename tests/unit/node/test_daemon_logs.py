@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.node.daemon import Daemon
-from headway.node.daemon_logs import bound_logs
+from headway.node.daemon import Daemon, bound_logs
 
 
 def test_a_log_is_emptied_under_the_daemon_that_writes_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from headway.errors import ExecRefused
 from headway.model.run import RunState
-from headway.node.run_exec import RunExec
+from headway.node.run_ports import RunExec
 from headway.run.here import container_name
 
 

@@ -7,7 +7,7 @@ import pytest
 from headway.model.link import GpuLinks, NvLink, Pcie
 from headway.model.profile import Direction, ProfileSource
 from headway.model.telemetry import TelemetryPoint
-from headway.profile.counters import from_counters
+from headway.profile.report import from_counters
 from headway.profile.text import copies_text, profile_view, summary
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.run.here import container_name, log_path
-from headway.run.log_pieces import PIECE_BYTES, log_piece
+from headway.run.here import PIECE_BYTES, container_name, log_path, log_piece
 from headway.runtime import secretfiles
 from headway.runtime.logfile import punch_hole
 from headway.settings import Settings

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.runtime.oom_log import ran_out_of_gpu_memory, tried_bytes
+from headway.runtime.outcome import ran_out_of_gpu_memory, tried_bytes
 from headway.units import GIB, MIB
 
 DATA = Path(__file__).parents[2] / "data" / "gpu_memory"

@@ -6,7 +6,7 @@ import pytest
 
 from headway.errors import PolicyViolation
 from headway.model.number_range import NumberRange
-from headway.runtime.docker.remap import Remap, remap_of
+from headway.runtime.docker.engine import Remap, remap_of
 
 SUBUID = "someone:100000:65536\ndockremap:231072:200000\n"
 SUBGID = "dockremap:300000:1000\n"
