@@ -233,39 +233,28 @@ class Daemon:
         return until(lambda: self.process() is None, SystemClock(), limit_s, 0.05)
 
 
-def fork_daemon(settings: Settings) -> Daemon:
-    """The fork server of this node, which starts the others."""
-    return Daemon("fork", settings.state_dir)
+def _called(name: str) -> Callable[[Settings], Daemon]:
+    return lambda settings: Daemon(name, settings.state_dir)
 
 
-def server_daemon(settings: Settings) -> Daemon:
-    """The Prefect server of this site."""
-    return Daemon("server", settings.state_dir)
-
-
-def gateway_daemon(settings: Settings) -> Daemon:
-    """The gateway of this site."""
-    return Daemon("gateway", settings.state_dir)
-
-
-def scheduler_daemon(settings: Settings) -> Daemon:
-    """The scheduler of this node's pool, while one runs here."""
-    return Daemon("scheduler", settings.state_dir)
-
-
-def follower_daemon(settings: Settings) -> Daemon:
-    """What hands runs to the engines whose submit host this is, and follows them."""
-    return Daemon("follower", settings.state_dir)
-
-
-def guard_daemon(settings: Settings) -> Daemon:
-    """The guard of this machine's containers."""
-    return Daemon("guard", settings.state_dir)
-
-
-def supervisor_daemon(settings: Settings) -> Daemon:
-    """What brings the others back."""
-    return Daemon("supervisor", settings.state_dir)
+fork_daemon = _called("fork")
+"""The fork server of this node, which starts the others."""
+server_daemon = _called("server")
+"""The Prefect server of this site."""
+gateway_daemon = _called("gateway")
+"""The gateway of this site."""
+scheduler_daemon = _called("scheduler")
+"""The scheduler of this node's pool, while one runs here."""
+follower_daemon = _called("follower")
+"""What hands runs to the engines whose submit host this is, and follows them."""
+guard_daemon = _called("guard")
+"""The guard of this machine's containers."""
+supervisor_daemon = _called("supervisor")
+"""What brings the others back."""
+database_daemon = _called("database")
+"""The PostgreSQL that headway itself started for this site."""
+worker_daemon = _called("worker")
+"""The `gpu-node` worker of this machine."""
 
 
 def supervisor_note(settings: Settings) -> Path:
@@ -284,13 +273,3 @@ def revive_supervisor(settings: Settings) -> bool:
             daemon.start_python(command, os.environ)
             return True
     return False
-
-
-def database_daemon(settings: Settings) -> Daemon:
-    """The PostgreSQL that headway itself started for this site."""
-    return Daemon("database", settings.state_dir)
-
-
-def worker_daemon(settings: Settings) -> Daemon:
-    """The `gpu-node` worker of this machine."""
-    return Daemon("worker", settings.state_dir)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from psutil import net_if_addrs
@@ -265,31 +264,21 @@ def why_leave(site: Site, meeting: Meeting) -> Exit | None:
     return None
 
 
-class _Silence(NamedTuple):
-    """See `Rank`."""
-
-    silent_s: float
-    quiet_s: float
+_NONE = 0.0, 0.0
 
 
-_NONE = _Silence(0.0, 0.0)
-
-
-def _silences(site: Site, runs: Sequence[RunRecord]) -> dict[str, _Silence]:
-    """How long nothing was heard of each run that has a lease."""
+def _silences(site: Site, runs: Sequence[RunRecord]) -> dict[str, tuple[float, float]]:
+    """How long nothing was heard of each run that has a lease: `silent_s`, `quiet_s` of `Rank`."""
     if not runs:
         return {}
     ledger, ttl = site.ledger, timedelta(seconds=site.settings.lease_ttl_s)
     now = ledger.now()
     heard = {record.node.name: record.heartbeat_at for record in ledger.nodes.all()}
     expiries = ledger.leases.expiries([run.run_id for run in runs])
-    return {
-        run.run_id: _Silence(
-            *(
-                max((now - max(heard[run.node], sign)).total_seconds(), 0.0)
-                for sign in (expiries[run.run_id], expiries[run.run_id] - ttl)
-            )
-        )
-        for run in runs
-        if run.node in heard and run.run_id in expiries
-    }
+    found = {}
+    for run in runs:
+        if run.node in heard and run.run_id in expiries:
+            signs = expiries[run.run_id], expiries[run.run_id] - ttl
+            silent_s, quiet_s = ((now - max(heard[run.node], s)).total_seconds() for s in signs)
+            found[run.run_id] = max(silent_s, 0.0), max(quiet_s, 0.0)
+    return found

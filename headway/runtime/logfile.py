@@ -7,11 +7,18 @@ reader that comes back late is told how much it missed.
 
 import ctypes
 import errno
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 
+from headway.clock import Clock
+from headway.waits import until
+
+_POLL_S = 0.05
 BLOCK_BYTES = 4096
 """Holes begin and end at multiples of this."""
 
@@ -49,6 +56,23 @@ def open_log(path: Path, owner: tuple[int, int] | None = None) -> int:
     if owner is not None and owner != (os.geteuid(), os.getegid()):
         os.fchown(fd, *owner)
     return fd
+
+
+@contextmanager
+def locked(path: Path, clock: Clock, within_s: float) -> Iterator[bool]:
+    """Hold the lock of the log's file within the block; False where another one has it so long."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+
+    def is_ours() -> bool:
+        with suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
+
+    try:
+        yield until(is_ours, clock, within_s, _POLL_S)
+    finally:
+        os.close(fd)
 
 
 def read_chunk(path: Path, offset: int, limit_bytes: int) -> LogChunk:

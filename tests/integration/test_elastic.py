@@ -22,7 +22,7 @@ from headway.model.trace import Trace
 from headway.node.grants import NodeGrants
 from headway.run.followed import Followed
 from headway.run.here import CHECKPOINT_FOLDER, checkpoint_age_s
-from headway.run.spec import container_spec, size_variables
+from headway.run.spec import container_spec
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.scheduler import grants
 from headway.scheduler.intake import Offer
@@ -303,10 +303,6 @@ def test_a_quota_keeps_it_from_growing(site: Site) -> None:
     says(site, 3600.0)
     site.ledger.nodes.set_state("two", NodeState.READY, "")
     assert stopped(site, line) == []
-
-
-def test_what_a_program_is_told_of_its_size() -> None:
-    assert size_variables(Size(1, 4)) == {"HEADWAY_NODES": "1", "HEADWAY_GPUS": "4"}
 
 
 def test_a_program_that_has_shrunk_to_one_node_finds_what_it_found_on_two(site: Site) -> None:

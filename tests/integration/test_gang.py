@@ -83,30 +83,22 @@ def nobody_holds_anything(site: LiveSite) -> bool:
     return all(not node["runs"] for node in site.json("node", "list"))
 
 
-def test_every_part_finds_the_code_that_was_sent(three_nodes, tmp_path) -> None:
+def test_both_parts_find_the_code_that_was_sent_meet_and_end_together(
+    three_nodes, tmp_path
+) -> None:
     head, project = three_nodes["head"], tmp_path / "project"
     project.mkdir()
     (project / "helper.py").write_text("WORD = 'sent along'\n")
     program = f"import helper; print(helper.WORD, flush=True)\n{MEET}"
-    run_id = head.submit(project, **job(program, "0", name="with-code", workdir="."))
-    view = head.until(run_id, "Completed", "Failed")
-    assert view["state"] == "Completed", view
-    (rank,) = view["ranks"]
-    assert {view["node"], rank["node"]} == set(NAMES)
-    for part in (run_id, rank["run_id"]):
-        assert "sent along" in head.run("logs", part).stdout
-
-
-def test_both_parts_meet_and_end_together(three_nodes, tmp_path) -> None:
-    head = three_nodes["head"]
-    run_id = head.submit(tmp_path, **job(MEET, "1", name="pair"))
+    run_id = head.submit(project, **job(program, "1", name="pair", workdir="."))
     view = head.until(run_id, "Completed", "Failed")
     assert view["state"] == "Completed", view
     (rank,) = view["ranks"]
     assert {view["node"], rank["node"]} == set(NAMES)
     assert rank["exit"]["kind"] == "ok"
     log = three_nodes[view["node"]].home / "runs" / run_id / "log/attempt-1.log"
-    assert log.read_text() == "heard rank 1 of 2\n"
+    assert log.read_text() == "sent along\nheard rank 1 of 2\n"
+    assert "sent along" in head.run("logs", rank["run_id"]).stdout
     part = head.until(rank["run_id"], "Completed")
     assert part["name"] == "pair-rank1"
     wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))

@@ -57,7 +57,7 @@ def mend(site: Site) -> None:
     janitor.round(janitor.unsettled(), seen, frozenset())
 
 
-def test_a_run_that_cannot_be_read_stops_no_other(site: Site) -> None:
+def test_a_run_that_cannot_be_read_keeps_no_other_from_letting_go_of_its_lease(site: Site) -> None:
     """As one that another version of headway put into the ledger."""
     first = "00000000-0000-4000-8000-000000000000"
     site.ledger.runs.enqueue(
@@ -70,16 +70,6 @@ def test_a_run_that_cannot_be_read_stops_no_other(site: Site) -> None:
         priority=0,
         submitted_at=site.ledger.now(),
     )
-    lease = admit(site)
-    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
-    site.ledger.runs.requeue(
-        fence_of(site.ledger, RUN), Exit(ExitKind.INFRASTRUCTURE, None, "lost")
-    )
-    mend(site)
-    assert site.ledger.leases.of_run(RUN) is None
-
-
-def test_a_lease_that_a_requeued_run_left_behind_goes(site: Site) -> None:
     lease = admit(site)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     site.ledger.runs.requeue(
@@ -109,14 +99,6 @@ def test_a_run_whose_container_a_restart_of_the_machine_took_along_costs_no_retr
     exit_ = site.ledger.attempts.of_run(RUN)[-1].exit
     assert exit_ is not None
     assert exit_.kind is ExitKind.INFRASTRUCTURE
-
-
-def test_a_run_claimed_since_it_was_looked_at_keeps_its_lease(site: Site) -> None:
-    janitor = Janitor(site)
-    runs = janitor.unsettled()
-    lease = admit(site)
-    janitor.round(runs, {RUN: PrefectRun(PrefectView.SCHEDULED)}, frozenset())
-    assert site.ledger.leases.of_run(RUN) == lease
 
 
 def test_a_run_on_another_node_is_left_to_its_janitor(site: Site, tmp_path: Path) -> None:

@@ -292,13 +292,6 @@ def test_nothing_is_decided_about_a_run_that_moved_on_since_it_was_read(site: Si
     assert site.ledger.runs.get(RUN).state is RunState.RUNNING
 
 
-def test_prefect_being_away_ends_nothing(site: Site) -> None:
-    name = begin(site)
-    assert look(site, Janitor(site), PrefectView.UNKNOWN) == []
-    assert site.ledger.runs.get(RUN).state is RunState.RUNNING
-    assert site.runtime.inspect(name) is not None
-
-
 def test_a_run_that_breaks_the_janitor_stops_no_other(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

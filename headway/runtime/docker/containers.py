@@ -1,11 +1,9 @@
 """The Docker runtime: containers of one site at the engine of this host."""
 
-import fcntl
 import logging
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +29,7 @@ from headway.runtime.docker.networks import Networks
 from headway.runtime.docker.status import (
     from_details,
     from_list,
+    own_folders,
     publishes,
     state_of,
     was_killed,
@@ -49,7 +48,6 @@ from headway.runtime.port import (
 )
 from headway.runtime.rules import check_image, check_spec
 from headway.runtime.run_groups import MemoryPeak, RunGroups
-from headway.waits import until
 
 _POLL_S = 0.05
 
@@ -149,8 +147,14 @@ class DockerRuntime:
         The engine itself would run an ended one again: question and start are
         held together by a lock on the container's log file.
         """
-        log_path = Path(self._labels(name)[creation.LOG])
-        with self._start_lock(log_path, name), ordering(f"start container {name}"):
+        log_path, timeout_s = Path(self._labels(name)[creation.LOG]), self.engine.timeout_s
+        locked = logfile.locked(log_path, self._clock, timeout_s)
+        with locked as is_ours, ordering(f"start container {name}"):
+            if not is_ours:
+                raise RuntimeFailure(
+                    f"container {name} is being started by another process that does not get on "
+                    f"for {timeout_s} s; it is tried again"
+                )
             found = self._found(name)
             if self._read(found).state is not ContainerState.CREATED:
                 return
@@ -163,26 +167,6 @@ class DockerRuntime:
             except APIError as error:
                 self._found(name)
                 raise RuntimeFailure(why_not_started(name, error)) from error
-
-    @contextmanager
-    def _start_lock(self, log_path: Path, name: str) -> Iterator[None]:
-        fd, timeout_s = os.open(log_path, os.O_RDONLY | os.O_NOFOLLOW), self.engine.timeout_s
-
-        def is_ours() -> bool:
-            with suppress(BlockingIOError):
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            return False
-
-        try:
-            if not until(is_ours, self._clock, timeout_s, _POLL_S):
-                raise RuntimeFailure(
-                    f"container {name} is being started by another process that does not get on "
-                    f"for {timeout_s} s; it is tried again"
-                )
-            yield
-        finally:
-            os.close(fd)
 
     def inspect(self, name: str) -> ContainerStatus | None:
         """The container's status; None when it does not exist, or is not this site's."""
@@ -241,8 +225,7 @@ class DockerRuntime:
                 self.engine.api.wait(name, timeout=left_s)  # type: ignore[arg-type]  # floats work
             except requests.exceptions.RequestException:
                 continue  # its time is up, or the engine is gone: the next question tells which
-            except DockerException:
-                # It cannot wait now, but may still be asked.
+            except DockerException:  # it cannot wait now, but may still be asked
                 self._clock.sleep(min(_POLL_S, left_s))
 
     def stop(self, name: str, grace_s: float) -> None:
@@ -276,8 +259,7 @@ class DockerRuntime:
                 try:
                     self.engine.api.remove_container(name, force=True, v=True)
                 except APIError as error:
-                    # It is gone, or another process removes it just now.
-                    if error.status_code not in (404, 409):
+                    if error.status_code not in (404, 409):  # it is gone, or is being removed
                         raise
         if self._own_group:
             self._run_groups.remove(name)
@@ -310,13 +292,9 @@ class DockerRuntime:
     def own_folders(self, name: str) -> tuple[Path, ...]:
         """Its writable layer, and the volumes that its image declares."""
         try:
-            found = self._found(name)
+            return own_folders(self._found(name))
         except ContainerMissing:
             return ()
-        layer = ((found.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir")
-        volumes = [each["Source"] for each in found["Mounts"] if each["Type"] == "volume"]
-        folders = (Path(folder) for folder in (layer, *volumes) if folder)
-        return tuple(folder for folder in folders if os.access(folder, os.R_OK | os.X_OK))
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
         """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""

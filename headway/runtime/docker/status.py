@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -88,6 +89,14 @@ def publishes(found: Mapping[str, Any], port: int) -> bool:
         for bound in published
         for each in bound or ()
     )
+
+
+def own_folders(found: Mapping[str, Any]) -> tuple[Path, ...]:
+    """The host's directories of a container's writable layer and volumes; those to be read."""
+    layer = ((found.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir")
+    volumes = [each["Source"] for each in found["Mounts"] if each["Type"] == "volume"]
+    folders = (Path(folder) for folder in (layer, *volumes) if folder)
+    return tuple(folder for folder in folders if os.access(folder, os.R_OK | os.X_OK))
 
 
 def moment(text: str) -> datetime | None:

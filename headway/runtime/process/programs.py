@@ -184,12 +184,11 @@ class ProcessRuntime:
     def start(self, name: str) -> None:
         """Start a created container; one that runs or ran is left as it is."""
         folder = self._folder(name)
-        running = folder / "running.json"
+        running, noted = folder / "running.json", Noted.read(folder)
         if not folder.is_dir():
             raise ContainerMissing(name)
         if running.exists():
             return
-        noted = Noted.read(folder)
         spec = {} if noted is None else noted.spec
         memory_bytes = spec.get("host_memory_bytes", math.inf) * _BEYOND_WATCHDOG
         doors = self._run_groups.doors(name, spec.get("weight_cpus"), memory_bytes)

@@ -69,7 +69,8 @@ class Watchdog:
             self._check(proctree.tree(os.getpid()))
             moved_bytes = abs(self._used_bytes - self._noted_bytes)
             if time.monotonic() >= next_note_s or moved_bytes > self._limit_bytes * _NOTED_FRAC:
-                self._note_use()
+                with contextlib.suppress(OSError):  # a full disk
+                    self._write_use()
                 next_note_s = time.monotonic() + _NOTE_EVERY_S
             self._pause()
         self._kill_all()
@@ -107,11 +108,6 @@ class Watchdog:
         """Take over the limit that was raised since the program began, if it was."""
         with contextlib.suppress(OSError, ValueError):
             self._limit_bytes = int((self._folder / MEMORY_LIMIT).read_text())
-
-    def _note_use(self) -> None:
-        # A full disk must not end the program; the next second tries again.
-        with contextlib.suppress(OSError):
-            self._write_use()
 
     def _write_use(self) -> None:
         """Write down what is used, and give up the oldest part of a log that is too long."""
