@@ -51,7 +51,7 @@ from headway.model.turn import Turn, VirtualClock
 from headway.policy.lending import LEND_AFTER_S
 from headway.units import GIB
 from tests.support.fence import fence_of, release
-from tests.support.leading import admit_in_term, term_in
+from tests.support.leading import admit_in_term, grant_in_term, term_in
 from tests.support.on_ledger import NOON, enqueue
 
 SECOND_LEASE = (
@@ -146,8 +146,7 @@ def test_what_does_not_fit_waits_with_the_numbers(ledger: Ledger) -> None:
 
 def test_an_expired_lease_still_counts(ledger: Ledger) -> None:
     enqueue(ledger, "a")
-    lease = admit_in_term(ledger, "a", "node-a", Demand(20 * GIB), ttl_s=-1.0)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(ledger, "a", "node-a", Demand(20 * GIB), ttl_s=-1.0)
     assert lease.expires_at < ledger.now()
     enqueue(ledger, "b")
     assert isinstance(admit(ledger, "b", Demand(20 * GIB)), Wait)
@@ -158,8 +157,7 @@ def test_a_lease_keeps_the_disk_it_was_promised(ledger: Ledger) -> None:
     for run_id in ("a", "b"):
         enqueue(ledger, run_id)
     wanted = Demand(GIB, disk_bytes=30 * GIB)
-    first = admit_in_term(ledger, "a", "node-a", wanted, reading=reading)
-    assert isinstance(first, Lease)
+    first = grant_in_term(ledger, "a", "node-a", wanted, reading=reading)
     assert first.disk_bytes == 30 * GIB
     second = admit_in_term(ledger, "b", "node-a", wanted, reading=reading)
     assert isinstance(second, Wait)
@@ -275,8 +273,7 @@ def test_a_refusal_keeps_the_reading_that_it_went_by(ledger: Ledger) -> None:
     idle = NodeReading(NOON, HostReading(32 * GIB, GIB, 0.1, 50 * GIB), resting=("b",))
     full = NodeReading(ledger.now(), HostReading(32 * GIB, 31 * GIB, 0.1, 50 * GIB))
     enqueue(ledger, "a")
-    lease = admit_in_term(ledger, "a", "node-a", Demand(8 * GIB), reading=idle)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(ledger, "a", "node-a", Demand(8 * GIB), reading=idle)
     answer = ledger.leases.resize(lease.fence, Demand(8 * GIB), reading=full, ttl_s=60)
     assert isinstance(answer, Wait)
     record = ledger.nodes.get("node-a")
@@ -319,8 +316,7 @@ def test_a_claim_is_given_back_as_the_same_attempt(ledger: Ledger) -> None:
 def test_a_claim_that_was_taken_up_since_it_was_read_is_not_given_back(ledger: Ledger) -> None:
     """A leader that was stopped in the middle of a pass goes on: its snapshot is old."""
     enqueue(ledger, "a")
-    lease = admit_in_term(ledger, "a", "node-a", Demand(GIB), start_limit_s=0.0)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(ledger, "a", "node-a", Demand(GIB), start_limit_s=0.0)
     read = ledger.leases.of_run("a")
     assert read is not None
     assert read.start_by is not None
@@ -755,8 +751,7 @@ def test_a_session_gets_a_free_port_unless_it_names_one(ledger: Ledger) -> None:
     ports, demands = [], [(), (8080,), ()]
     for at, session in enumerate(({}, {"port": 8080}, {"shell": True})):
         enqueue(ledger, f"run-{at}", {"session": session})
-        lease = admit_in_term(ledger, f"run-{at}", "node-a", Demand(GIB, ports=demands[at]))
-        assert isinstance(lease, Lease)
+        lease = grant_in_term(ledger, f"run-{at}", "node-a", Demand(GIB, ports=demands[at]))
         ports.append(tuple(lease.ports.values()))
     assert ports == [(FREE_PORTS.first,), (8080,), ()]
     enqueue(ledger, "waits", {"session": {"port": 8080}})

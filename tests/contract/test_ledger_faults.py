@@ -23,7 +23,7 @@ from tests.support import ledger_faults as faults
 from tests.support import lost_answers
 from tests.support import postgresql as postgresql_support
 from tests.support.fence import fence_of, release
-from tests.support.leading import admit_in_term
+from tests.support.leading import admit_in_term, grant_in_term
 from tests.support.on_ledger import enqueue, granted
 from tests.support.small_disk import filled, small_disk
 
@@ -172,8 +172,7 @@ def test_who_is_stopped_between_rows_holds_up_nobody_for_long(
         ledger.nodes.register(node, boot_id="boot", worker_token="worker")
         enqueue(ledger, "stopped")
         enqueue(ledger, "gang")
-        gang = admit_in_term(ledger, "gang", "two", Demand(GIB), others=["kills-b"])
-        assert isinstance(gang, Lease)
+        grant_in_term(ledger, "gang", "two", Demand(GIB), others=["kills-b"])
         demand = Demand(GIB, gpus=2, gpu_memory_bytes=GIB, sharing=Sharing.WHOLE)
 
         one, many = psycopg.Cursor.execute, psycopg.Cursor.executemany

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from headway.clock import SystemClock
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.model.attempt_record import ProgressSnapshot
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Demand
 from headway.model.node import Capacity, Gpu, Node
 from headway.model.progress import ProgressPoint
 from headway.model.run_warning import Silent
@@ -26,7 +26,7 @@ from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.fence import fence_of
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.on_ledger import enqueue
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
@@ -150,8 +150,7 @@ def test_a_gpu_that_is_held_and_not_used_is_a_warning_on_the_run(
     node = Node("node-g", "gpu", Capacity(8.0, 64 * GIB, (gpu,)))
     site.ledger.nodes.register(node, boot_id="boot", worker_token="worker")
     demand = Demand(GIB, gpus=1, gpu_memory_bytes=GIB)
-    lease = admit_in_term(site.ledger, "r1", "node-g", demand)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, "r1", "node-g", demand)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     held = TelemetryPoint(moment, "GPU-0", busy_frac=0.0, run_bytes={"r1": 2 * GIB})
@@ -175,8 +174,7 @@ def test_how_far_a_run_is_comes_from_its_follower_not_from_its_points(
     site: Site, client: httpx.Client
 ) -> None:
     demand = Demand(GIB)
-    lease = admit_in_term(site.ledger, "r1", "node-a", demand)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, "r1", "node-a", demand)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     before = client.get("/runs/r1/progress").json()
     assert (before["done_frac"], before["remaining_s"]) == (None, None)
@@ -195,8 +193,7 @@ def test_a_loader_that_starves_the_gpu_is_told_by_the_runs_own_processors(site: 
     node = Node("node-g", "gpu", Capacity(8.0, 64 * GIB, (gpu,)))
     site.ledger.nodes.register(node, boot_id="boot", worker_token="worker")
     demand = Demand(GIB, cpus=2.0, gpus=1, gpu_memory_bytes=GIB)
-    lease = admit_in_term(site.ledger, "r1", "node-g", demand)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, "r1", "node-g", demand)
     held = TelemetryPoint(
         datetime(2026, 1, 1, tzinfo=UTC), "GPU-0", busy_frac=0.2, run_bytes={"r1": GIB}
     )

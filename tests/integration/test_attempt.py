@@ -56,6 +56,7 @@ from headway.views.run_history import history_of
 from headway.views.run_report import markdown
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
+from tests.support.leading import admitted
 from tests.support.postgresql import with_ledger
 from tests.support.queued import begun, claim
 from tests.support.site import wait_for
@@ -81,8 +82,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def test_what_runs_is_followed_though_it_would_not_be_admitted_any_more(site: Site) -> None:
     first = begun(site, RUN, JOB)
-    lease = first.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(first)
     demand = site.ledger.runs.get(RUN).demand
     assert demand is not None
     said = Prediction(runtime_s=4711.0, basis="said before the start")
@@ -158,8 +158,7 @@ def test_several_data_sets_are_staged_mounted_and_told_of(site: Site, sources: P
         "": "all.csv", "valid-set": "data", "again": "all.csv"
     }  # fmt: skip
     assert attempt.dataset_bytes == 4 + 6 + 4
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     spec = container_spec(attempt, lease)
     assert {mount.target for mount in spec.mounts if mount.target.startswith("/data")} == {
         "/data/all.csv", "/data/valid-set", "/data/again/all.csv"
@@ -209,8 +208,7 @@ def test_a_run_tells_from_which_node_its_data_came(site: Site, tmp_path: Path) -
 def test_a_program_finds_its_config_as_files_that_it_may_not_change(site: Site) -> None:
     config = {"arch": {"layers": [4, {"norm": None}]}, "trainer": {"lr": 1e-5, "resume": "no"}}
     attempt = begun(site, RUN, JOB.model_copy(update={"config": config}))
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     spec = container_spec(attempt, lease)
     as_json, as_yaml = (Path(spec.env[f"HEADWAY_CONFIG{end}"]) for end in ("", "_YAML"))
     assert json.loads(as_json.read_text()) == config
@@ -225,8 +223,7 @@ def test_a_program_has_the_variables_of_the_site_unless_its_job_sets_them(site: 
     adopt(site, POLICY, {"environment": {"HTTPS_PROXY": proxy, "UV_DEFAULT_INDEX": index}})
     own = JOB.model_copy(update={"env": {"UV_DEFAULT_INDEX": "https://own.example.org/simple"}})
     attempt = begun(site, RUN, own)
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     env = container_spec(attempt, lease).env
     assert (env["HTTPS_PROXY"], env["UV_DEFAULT_INDEX"]) == (proxy, own.env["UV_DEFAULT_INDEX"])
     for wrong in ({"LD_PRELOAD": "x"}, {"HTTPS_PROXY": "http://a:b@c"}):
@@ -240,8 +237,7 @@ def test_a_program_reaches_the_outside_as_one_block_says(site: Site, sources: Pa
                "certificates": str(file), "contact": "Ann"}  # fmt: skip
     adopt(site, POLICY, {"outside": outside, "environment": {"PIP_CERT": "/own.pem"}})
     attempt = begun(site, RUN, JOB)
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     with pytest.raises(RuntimeFailure, match=f"{file} cannot be read on node here.*Ask Ann"):
         container_spec(attempt, lease)
     file.write_text("those whom it trusts")
@@ -265,8 +261,7 @@ def test_a_part_of_a_gang_is_told_which_files_it_has(site: Site, sources: Path) 
     staged = attempt.stage_data(lambda done, total: None)[""]
     assert sorted(path.name for path in staged.path.iterdir()) == ["one", "two"]
     attempt.job = JOB  # alone, it needs no network of gangs
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     spec = container_spec(attempt, lease)
     assert json.loads(Path(spec.env["HEADWAY_SHARD"]).read_text()) == {
         "part": 1,
@@ -289,8 +284,7 @@ def test_a_launcher_on_one_node_is_told_its_hosts(site: Site) -> None:
     command = ["horovodrun", "-np", "2", "--hostfile", "{hosts}", "python", "train.py"]
     job = JOB.model_copy(update={"launch": Launch.HOROVOD, "command": command})
     attempt = begun(site, RUN, job)
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     spec = container_spec(attempt, lease)
     assert spec.command[:4] == ("horovodrun", "-np", "2", "--hostfile")
     assert Path(spec.command[4]).read_text() == "localhost slots=1\n"
@@ -334,8 +328,7 @@ def test_gpus_of_one_node_have_a_process_each_on_cpus_that_are_near(
     wants = {"gpus": 2, "sharing": Sharing.WHOLE, "host_memory": "64MiB", "cpus": len(near)}
     job = JOB.model_copy(update={"resources": Resources(**wants)})
     attempt = begun(site, RUN, job)
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     spec = container_spec(attempt, lease)
     assert spec.near_cpus == near
     threads = str(max(1, len(near) // 2))
@@ -571,8 +564,7 @@ def test_a_guess_is_small_and_within_the_node_that_the_run_may_go_to(site: Site)
 def test_what_the_guard_stopped_is_tried_again_as_the_sites_fault(site: Site) -> None:
     """Its program ended with 143 or with 0, as it does when it is told to stop."""
     attempt = begun(site, RUN, JOB)
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     site.runtime.start(create_container(site, RUN))
     why = "its lease could not be renewed for 14 min"
     site.settings.state_dir.mkdir()
@@ -586,8 +578,7 @@ def test_what_the_guard_stopped_is_tried_again_as_the_sites_fault(site: Site) ->
 
 def test_a_flow_process_that_comes_after_its_claim_was_given_back_may_not_begin(site: Site) -> None:
     claimed = begun(site, RUN, JOB)
-    lease = claimed.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(claimed)
     site.ledger.leases.give_back(lease.fence)
     late = Attempt(site, RUN)
     answer = late.admit()

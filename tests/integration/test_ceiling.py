@@ -11,12 +11,13 @@ from headway.clock import SystemClock
 from headway.errors import CeilingUnsafe, InvalidInput, PolicyViolation
 from headway.model.job import TrainingJob
 from headway.model.job_parts import Resources
-from headway.model.lease import Lease, Wait
+from headway.model.lease import Wait
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.testing.telemetry import FakeGpus
 from headway.this_node import adopt, join_site, read_node
+from tests.support.leading import admitted
 from tests.support.postgresql import with_ledger
 from tests.support.queued import begun, claim
 
@@ -103,8 +104,7 @@ def test_a_node_without_one_that_is_trusted_starts_nothing_and_goes_on(
     site: Site, ceiling: Path
 ) -> None:
     first = begun(site, RUN, JOB)
-    lease = first.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(first)
     first.launch(lease, dict)
     open_to_all(ceiling)
     assert "only root may change" in read_node(site).closed
@@ -114,8 +114,7 @@ def test_a_node_without_one_that_is_trusted_starts_nothing_and_goes_on(
     # What runs is followed and cleaned up all the same.
     again = begun(site, RUN, JOB)
     again.stage_data(lambda *_: None)
-    found_again = again.admit()
-    assert isinstance(found_again, Lease)
+    found_again = admitted(again)
     assert found_again.lease_id == lease.lease_id
     assert site.runtime.inspect(again.container) is not None
     again.clean_up()
@@ -149,8 +148,7 @@ def test_what_a_block_allowed_before_there_was_a_ceiling_closes_the_node(
 
 def test_an_image_that_only_the_ceiling_forbids_is_not_started(site: Site) -> None:
     attempt = begun(site, RUN, JOB.model_copy(update={"image": "other:1"}))
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     with pytest.raises(PolicyViolation, match=r"give one of image:\*"):
         attempt.launch(lease, dict)
     assert site.runtime.containers() == []

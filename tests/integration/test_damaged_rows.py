@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from headway.clock import SystemClock
 from headway.model.job import TrainingJob
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Demand
 from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind, RunState
 from headway.node.janitor import Janitor, PrefectRun
@@ -18,7 +18,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import heartbeat, join_site, read_node
 from headway.units import MIB
-from tests.support.leading import admit_in_term, leading
+from tests.support.leading import grant_in_term, leading
 
 BAD, GOOD = (f"00000000-0000-4000-8000-00000000000{at}" for at in (1, 2))
 DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
@@ -89,8 +89,7 @@ def test_a_cut_column_of_one_run_stops_no_pass(site: Site, column: str) -> None:
 def test_a_cut_column_of_a_run_that_runs_stops_no_pass_and_no_janitor(
     site: Site, column: str
 ) -> None:
-    lease = admit_in_term(site.ledger, BAD, "here", DEMAND)
-    assert isinstance(lease, Lease)
+    grant_in_term(site.ledger, BAD, "here", DEMAND)
     damage(site, column, CUT)
     assert GOOD in leading(site).run_pass().granted
     janitor = Janitor(site)

@@ -10,13 +10,13 @@ import pytest
 from headway.clock import SystemClock
 from headway.model.job import TrainingJob
 from headway.model.job_parts import Resources
-from headway.model.lease import Lease
 from headway.model.run import Exit, ExitKind, RunState
 from headway.run.follow import Watched
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.this_node import adopt, join_site
 from headway.units import GIB, MIB
+from tests.support.leading import admitted
 from tests.support.postgresql import with_ledger
 from tests.support.queued import begun
 
@@ -73,8 +73,7 @@ def run(
         **more,  # type: ignore[arg-type]
     )
     attempt = begun(site, RUN, job)
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     followed = attempt.train(lease, dict, Silent())
     exit_, measured = attempt.settle(followed)
     attempt.clean_up()

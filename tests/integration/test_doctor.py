@@ -29,7 +29,7 @@ from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.containers import create_container
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 
@@ -78,8 +78,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def finish(site: Site, run_id: str) -> Lease:
     """Let a run end as it was killed behind its end an hour ago: its lease is left."""
     demand = Demand(host_memory_bytes=MIB, cpus=0.1)
-    lease = admit_in_term(site.ledger, run_id, "here", demand)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, run_id, "here", demand)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     site.ledger.runs.finish(lease.fence, Exit(ExitKind.OK, 0, "done"), Measurement())
     with site.ledger._database.engine.begin() as connection:

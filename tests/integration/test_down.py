@@ -11,7 +11,7 @@ import pytest
 from headway.admin import down
 from headway.clock import SystemClock
 from headway.model.job import TrainingJob
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Demand
 from headway.model.run import RunState
 from headway.node.flowlock import LiveFlows
 from headway.prefect.client import PrefectServer
@@ -19,7 +19,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 
@@ -119,8 +119,7 @@ def test_a_flow_process_that_does_not_leave_is_killed(
 def test_a_run_that_is_stopped_waits_for_an_attempt_that_counts_as_no_failure(site: Site) -> None:
     enqueue(site, RUN, JOB)
     demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
-    lease = admit_in_term(site.ledger, RUN, "here", demand)
-    assert isinstance(lease, Lease)
+    grant_in_term(site.ledger, RUN, "here", demand)
     site.choose_runtime()
     assert down._requeue(site, site.ledger.runs.get(RUN)) == [RUN]
     run = site.ledger.runs.get(RUN)

@@ -36,7 +36,7 @@ from headway.views.run_document import size_words
 from headway.views.run_history import history_of
 from headway.views.run_report import markdown
 from tests.support.fence import fence_of, release
-from tests.support.leading import admit_in_term, leading
+from tests.support.leading import admit_in_term, admitted, leading
 from tests.support.postgresql import with_ledger
 from tests.support.queued import begun, enqueue
 
@@ -110,8 +110,7 @@ def test_it_starts_with_what_there_is_and_goes_on_with_what_is_left(site: Site) 
     assert held(site) == {"head": 2, "one": 2, "two": 2}
     first = begun(site, RUN, JOB)
     assert (first.job.nodes, first.job.gpus) == (3, 2)
-    lease = first.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(first)
     meeting = first.meet(lease)
     assert meeting is not None
     assert meeting.nodes == 3
@@ -225,8 +224,7 @@ def running_on_two(site: Site, line: PoolQueue) -> Path:
     site.ledger.nodes.set_state("two", NodeState.DRAINING, "new fan")
     assert line.run_pass().granted == (RUN,)
     attempt = begun(site, RUN, JOB)
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     return attempt.made(CHECKPOINT_FOLDER) / "epoch-1.pt"
 
@@ -309,8 +307,7 @@ def test_a_program_that_has_shrunk_to_one_node_finds_what_it_found_on_two(site: 
     """As `python train.py` does with `init_process_group`, without `torchrun`."""
     narrow = Resources(host_memory="64MiB", cpus=0.1, nodes="1-2")
     attempt = begun(site, RUN, JOB.model_copy(update={"resources": narrow}))
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     told = container_spec(attempt, lease).env
     assert {name: told[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")} == {
         "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_PORT": "0",

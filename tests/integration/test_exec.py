@@ -34,7 +34,7 @@ from headway.model.exec_messages import (
     read,
     written,
 )
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Demand
 from headway.model.node import Capacity, Node
 from headway.model.run_file import signed
 from headway.node.file_server import serve_on
@@ -48,7 +48,7 @@ from headway.site import Site
 from headway.testing.runtime_harness import until
 from headway.units import GIB, MIB
 from tests.support.api import MEMBER, bearer, serving
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.postgresql import new_ledger
 
 pytestmark = pytest.mark.docker
@@ -98,8 +98,7 @@ def begin(site: Site, run_id: str, image: str) -> None:
         run_id, job, name="digits", owner="ada", team="vision", pool="gpu", priority=0,
         submitted_at=site.ledger.now(),
     )  # fmt: skip
-    lease = admit_in_term(site.ledger, run_id, site.settings.node, Demand(GIB), ttl_s=900.0)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, run_id, site.settings.node, Demand(GIB), ttl_s=900.0)
     log = site.settings.runs_dir / run_id / "log"
     log.mkdir(parents=True)
     spec = ContainerSpec(

@@ -30,7 +30,7 @@ from headway.site import POLICY, Site
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.this_node import adopt, join_site
 from headway.units import MIB
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 
@@ -65,8 +65,7 @@ def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) 
 def granted(site: Site, job: TrainingJob = JOB) -> tuple[Attempt, Lease]:
     enqueue(site, GANG, job)
     demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1, ports=(6006,))
-    lease = admit_in_term(site.ledger, GANG, "head", demand, others=["other"])
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, GANG, "head", demand, others=["other"])
     return Attempt(site, GANG), lease
 
 

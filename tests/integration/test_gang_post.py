@@ -22,7 +22,7 @@ from headway.ledger.gang_asks import MOST_ASKS
 from headway.model.job import TrainingJob
 from headway.model.job_parts import Resources
 from headway.model.launch import Launch
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Demand
 from headway.run.attempt import Attempt
 from headway.run.gang_folder import GangPost, asks_folder, command_of, entry_of, gang_folder, tell
 from headway.run.rendezvous import Meeting
@@ -31,7 +31,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support import mpi_image, netns
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.postgresql import new_ledger
 from tests.support.queued import enqueue
 
@@ -75,8 +75,7 @@ def parts(tmp_path: Path) -> Iterator[tuple[Attempt, Attempt]]:
     )
     enqueue(head, GANG, job)
     demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
-    lease = admit_in_term(head.ledger, GANG, "head", demand, ttl_s=600.0, others=["one"])
-    assert isinstance(lease, Lease)
+    grant_in_term(head.ledger, GANG, "head", demand, ttl_s=600.0, others=["one"])
     (held,) = head.ledger.leases.untaken(GANG)
     head.ledger.leases.take(held.lease_id, GANG, 1, RANK)
     first = Attempt(head, GANG, Meeting(GANG, 1, "10.0.0.5", 29500, 0, 2))

@@ -31,7 +31,7 @@ from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.guard_process import guard_process
-from tests.support.leading import admit_in_term
+from tests.support.leading import admit_in_term, grant_in_term
 from tests.support.postgresql import new_ledger, with_ledger
 from tests.support.site import wait_for
 
@@ -64,12 +64,10 @@ def enqueue(site: Site, run_id: str = RUN) -> Lease:
         run_id, JOB.document(), name="job", owner="me", team="default", pool="gpu", priority=0,
         submitted_at=site.ledger.now(),
     )  # fmt: skip
-    lease = admit_in_term(site.ledger,
+    return grant_in_term(site.ledger,
         run_id, site.settings.node, Demand(64 * MIB, 0.1),
         ttl_s=site.settings.lease_ttl_s,
     )  # fmt: skip
-    assert isinstance(lease, Lease)
-    return lease
 
 
 def another_node(site: Site) -> None:

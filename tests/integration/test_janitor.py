@@ -27,7 +27,7 @@ from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
-from tests.support.leading import admit_in_term
+from tests.support.leading import admit_in_term, grant_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 from tests.support.site import wait_for
@@ -46,9 +46,7 @@ def site(tmp_path: Path) -> Site:
 
 
 def admit(site: Site) -> Lease:
-    lease = admit_in_term(site.ledger, RUN, "here", DEMAND)
-    assert isinstance(lease, Lease)
-    return lease
+    return grant_in_term(site.ledger, RUN, "here", DEMAND)
 
 
 def mend(site: Site) -> None:
@@ -170,8 +168,7 @@ def test_a_container_that_came_since_the_runs_were_read_stays(site: Site) -> Non
     site.ledger.nodes.register(
         replace(site.ledger.nodes.all()[0].node, name="there"), boot_id="b", worker_token="w"
     )
-    lease = admit_in_term(site.ledger, RUN, "there", DEMAND, others=["here"])
-    assert isinstance(lease, Lease)
+    grant_in_term(site.ledger, RUN, "there", DEMAND, others=["here"])
     janitor = Janitor(site)
     runs = janitor.unsettled()
     (held,) = site.ledger.leases.untaken(RUN)
@@ -228,8 +225,7 @@ def flow_process(site: Site) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_flow_process_that_hangs_before_it_takes_its_claim_up_is_killed(site: Site) -> None:
-    lease = admit_in_term(site.ledger, RUN, "here", DEMAND, start_limit_s=-1.0)
-    assert isinstance(lease, Lease)
+    grant_in_term(site.ledger, RUN, "here", DEMAND, start_limit_s=-1.0)
     with flow_process(site) as process:
         process.send_signal(signal.SIGSTOP)
         mend(site)
@@ -272,8 +268,7 @@ def test_a_claim_past_its_deadline_goes_back_whatever_the_worker_believes(
     site: Site, starting: Collection[str]
 ) -> None:
     for limit_s, state in ((600.0, RunState.CLAIMED), (-1.0, RunState.WAITING)):
-        lease = admit_in_term(site.ledger, RUN, "here", DEMAND, start_limit_s=limit_s)
-        assert isinstance(lease, Lease)
+        lease = grant_in_term(site.ledger, RUN, "here", DEMAND, start_limit_s=limit_s)
         janitor = Janitor(site)
         active = {RUN: PrefectRun(PrefectView.ACTIVE)}
         janitor.round(janitor.unsettled(), active, frozenset(starting))
@@ -285,8 +280,7 @@ def test_a_claim_past_its_deadline_goes_back_whatever_the_worker_believes(
 
 def test_what_ended_before_it_was_taken_up_keeps_no_lease(site: Site) -> None:
     """Nobody begins what has ended, though its claim's deadline is far away."""
-    lease = admit_in_term(site.ledger, RUN, "here", DEMAND, start_limit_s=600.0)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, RUN, "here", DEMAND, start_limit_s=600.0)
     site.ledger.runs.finish(
         lease.fence, Exit(ExitKind.CANCELLED, None, "by its user"), Measurement()
     )

@@ -36,7 +36,7 @@ from headway.views.run_document import ledger_state
 from tests.support.api import cut_off
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 from tests.support.site import within_this_process
@@ -59,8 +59,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def begin(site: Site, run_id: str = RUN) -> str:
     """Grant the run and start it; the name of its container, whose program ignores SIGTERM."""
-    lease = admit_in_term(site.ledger, run_id, "here", DEMAND)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, run_id, "here", DEMAND)
     name = create_container(site, run_id, command=STUBBORN)
     site.ledger.runs.begin(lease.fence, container=name, runtime="process", ttl_s=60.0)
     site.runtime.start(name)
@@ -268,8 +267,7 @@ def test_what_another_node_has_is_left_alone_though_its_old_container_is_here(si
     site.ledger.runs.requeue(fence_of(site.ledger, RUN), Exit(ExitKind.INFRASTRUCTURE, None, ""))
     release(site.ledger, RUN)
     site.runtime.stop(name, 0.0)
-    there = admit_in_term(site.ledger, RUN, "there", DEMAND)
-    assert isinstance(there, Lease)
+    there = grant_in_term(site.ledger, RUN, "there", DEMAND)
     site.ledger.runs.begin(there.fence, container="c", runtime="process", ttl_s=60.0)
     begun = site.ledger.leases.of_run(RUN)
     for view in (PrefectView.ACTIVE, PrefectView.CANCELLING):

@@ -21,7 +21,7 @@ from headway.this_node import join_site
 from headway.units import MIB
 from headway.worker.states import ended
 from tests.support.fence import fence_of, release
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
 
@@ -46,9 +46,7 @@ def attempt(site: Site) -> Attempt:
 
 
 def grant(site: Site) -> Lease:
-    lease = admit_in_term(site.ledger, RUN, "here", DEMAND)
-    assert isinstance(lease, Lease)
-    return lease
+    return grant_in_term(site.ledger, RUN, "here", DEMAND)
 
 
 @pytest.mark.parametrize("kind", list(ExitKind))

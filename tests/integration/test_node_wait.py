@@ -7,7 +7,7 @@ import pytest
 from headway.admin.node_removal import wait_until_unheld
 from headway.errors import InvalidInput
 from headway.model.job import TrainingJob
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Demand
 from headway.model.node import NodeState
 from headway.policy.guard import GuardTimes
 from headway.settings import Settings
@@ -15,7 +15,7 @@ from headway.site import Site
 from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.postgresql import with_ledger
 
 RUN = "00000000-0000-4000-8000-000000000001"
@@ -56,8 +56,7 @@ def clock(tmp_path: Path) -> Ageing:
         RUN, TrainingJob(name="job", image="i:1", command=["true"]).document(), name="job",
         owner="me", team="default", pool="gpu", priority=0, submitted_at=ledger.now(),
     )  # fmt: skip
-    lease = admit_in_term(ledger, RUN, "here", Demand(64 * MIB, 0.1))
-    assert isinstance(lease, Lease)
+    grant_in_term(ledger, RUN, "here", Demand(64 * MIB, 0.1))
     renew(made.site, TIMES.ttl_s)
     return made
 

@@ -18,7 +18,7 @@ from headway.cli.main import headway
 from headway.clock import SystemClock
 from headway.home import ballast_given_up, settle
 from headway.ledger import hosting
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Demand
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.node.daemon import database_daemon
 from headway.node.flowlock import hold_flow
@@ -29,7 +29,7 @@ from headway.this_node import adopt, join_site
 from headway.units import MIB
 from tests.support.containers import create_container
 from tests.support.fence import fence_of
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.on_ledger import enqueue
 from tests.support.postgresql import with_ledger
 from tests.support.site import forget_site
@@ -98,8 +98,7 @@ def test_what_may_still_be_needed_stays(site: Site, tmp_path: Path) -> None:
     stranger = site.settings.runs_dir / "00000000-0000-4000-8000-00000000abcd"
     stranger.mkdir()
     (site.settings.runs_dir / "notes").mkdir()
-    lease = admit_in_term(site.ledger, held, "here", Demand(MIB, 0.1))
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, held, "here", Demand(MIB, 0.1))
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     site.ledger.runs.finish(
         fence_of(site.ledger, held), DONE, Measurement()

@@ -43,7 +43,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.fence import fence_of, release
-from tests.support.leading import admit_in_term, term_of
+from tests.support.leading import grant_in_term, term_of
 from tests.support.postgresql import with_ledger
 from tests.support.queued import claim, enqueue
 
@@ -74,8 +74,7 @@ def attempt(site: Site, request: pytest.FixtureRequest) -> Attempt:
     """Of `JOB`, or of the test's parameter."""
     job = getattr(request, "param", JOB)
     enqueue(site, GANG, job)
-    lease = admit_in_term(site.ledger, GANG, "head", DEMAND, others=["one", "two"])
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, GANG, "head", DEMAND, others=["one", "two"])
     attempt = Attempt(site, GANG)
     meeting = attempt.meet(lease)
     assert meeting is not None

@@ -35,7 +35,7 @@ from headway.site import Site
 from headway.testing.clock import FakeClock
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.on_ledger import enqueue
 from tests.support.postgresql import new_ledger
 
@@ -68,8 +68,7 @@ def sites(tmp_path: Path) -> Iterator[dict[str, Site]]:
 def begin(site: Site) -> Lease:
     """Let the run's attempt start on *site*'s node."""
     node = site.settings.node
-    lease = admit_in_term(site.ledger, RUN, node, Demand(GIB), ttl_s=900.0)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, RUN, node, Demand(GIB), ttl_s=900.0)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=900.0)
     return lease
 

@@ -14,7 +14,6 @@ from headway.clock import SystemClock
 from headway.errors import InvalidInput
 from headway.model.job import TrainingJob
 from headway.model.job_parts import Resources
-from headway.model.lease import Lease
 from headway.node.janitor import Janitor
 from headway.run.attempt import Attempt
 from headway.run.follow import Watched
@@ -24,6 +23,7 @@ from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.this_node import adopt, join_site
+from tests.support.leading import admitted
 from tests.support.postgresql import with_ledger
 from tests.support.queued import begun
 from tests.support.site import LiveSite, wait_for
@@ -79,8 +79,7 @@ class Listener:
 def train(site: Site, listener: Listener, command: str = PROGRAM) -> tuple[Attempt, Followed]:
     attempt = begun(site, RUN, job(command))
     attempt.stage_data(lambda *_: None)
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     return attempt, attempt.train(lease, lambda: {"HUB": VALUE}, listener)
 
 
@@ -169,8 +168,7 @@ def test_a_block_that_jobs_may_not_use_is_refused_before_anything_is_done(site: 
 
 def test_a_secret_that_cannot_be_struck_out_starts_nothing(site: Site) -> None:
     attempt = begun(site, RUN, job())
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
+    lease = admitted(attempt)
     with pytest.raises(InvalidInput, match="4 to 65536 characters"):
         attempt.train(lease, lambda: {"HUB": "abc"}, Listener())
     assert site.runtime.containers() == []

@@ -27,7 +27,7 @@ from headway.gateway import door, ports, sessions
 from headway.gateway.sessions import sessions_app
 from headway.ledger import Ledger
 from headway.model.access import Scope
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Demand
 from headway.model.node import Capacity, Node
 from headway.model.number_range import NumberRange
 from headway.model.run_file import signed
@@ -42,7 +42,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB, MIB
 from tests.support.api import MEMBER, bearer, serving
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.postgresql import new_ledger
 from tests.support.site import free_port
 
@@ -116,8 +116,7 @@ def begin(site: Site) -> None:
     demand = Demand(GIB, ports=tuple(job["ports"]))
     port = free_port()
     ranges = {"vision": NumberRange(port, port)}
-    lease = admit_in_term(site.ledger, RUN, "left", demand, ttl_s=900.0, port_ranges=ranges)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, RUN, "left", demand, ttl_s=900.0, port_ranges=ranges)
     assert set(lease.ports) == {port, *job["ports"]}
     log = site.settings.runs_dir / RUN / "log"
     log.mkdir(parents=True)

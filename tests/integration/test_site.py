@@ -12,13 +12,13 @@ from headway.clock import SystemClock
 from headway.errors import EngineSilent, EngineUnreachable, NodeNameTaken
 from headway.home import node_identity
 from headway.model.job import TrainingJob
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Demand
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import check_name, heartbeat, join_site, read_node
 from headway.units import MIB
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.on_ledger import enqueue
 from tests.support.postgresql import new_ledger, with_ledger
 
@@ -106,8 +106,7 @@ def test_an_engine_that_does_not_answer_is_waited_for_while_a_container_runs(tmp
     join_site(site)
     document = TrainingJob(name="job", image="image:1", command=["true"]).document()
     enqueue(site.ledger, RUN, document, name="job", team="default", submitted_at=site.ledger.now())
-    lease = admit_in_term(site.ledger, RUN, "here", Demand(64 * MIB, 0.1))
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, RUN, "here", Demand(64 * MIB, 0.1))
     site.ledger.runs.begin(lease.fence, container="c", runtime="docker", ttl_s=60.0)
     site.choose_runtime()
     found = node(tmp_path, engine=NOBODY_LISTENS).runtime

@@ -29,7 +29,7 @@ from headway.units import GIB
 from headway.views.run_history import history_of
 from headway.views.run_report import run_report
 from tests.support.api import MEMBER, bearer, serving
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.on_ledger import enqueue
 from tests.support.postgresql import new_ledger
 
@@ -70,8 +70,7 @@ def begin(site: Site, run_id: str, number: int) -> None:
     """Start the run's next attempt here, which leaves files that are told by *number*."""
     attempt = site.ledger.runs.get(run_id).attempt
     here = site.settings.node
-    lease = admit_in_term(site.ledger, run_id, here, Demand(GIB), ttl_s=900.0)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(site.ledger, run_id, here, Demand(GIB), ttl_s=900.0)
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=900.0)
     path = log_path(site.settings, run_id, attempt)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,6 +28,7 @@ from headway.site import POLICY, Site
 from headway.this_node import adopt, join_site
 from samples.local_image import BUSYBOX, build
 from tests.support import dockerd
+from tests.support.leading import admitted
 from tests.support.postgresql import with_ledger
 from tests.support.queued import begun
 from tests.support.site import let_through
@@ -121,9 +122,7 @@ def attempt_of(site: Site, run_id: str, team: str, command: str, **more: Any) ->
 
 def granted(attempt: Attempt) -> Lease:
     attempt.stage_data(lambda *_: None)
-    lease = attempt.admit()
-    assert isinstance(lease, Lease)
-    return lease
+    return admitted(attempt)
 
 
 @pytest.fixture

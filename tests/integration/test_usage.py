@@ -14,7 +14,7 @@ from headway.clock import SystemClock
 from headway.errors import InvalidInput
 from headway.ledger import Ledger
 from headway.ledger.tables import AttemptRow, LeaseRow
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Demand
 from headway.model.node import Capacity, Gpu, Node
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.model.telemetry import TelemetryPoint
@@ -24,7 +24,7 @@ from headway.units import GIB
 from headway.views.tables import COLUMNS, usage_csv
 from headway.views.usage import month_of, usage_document, usage_of
 from tests.support.api import MEMBER, bearer, serving
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 from tests.support.site import within_this_process
 
 NOON, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2900, 1, 1, tzinfo=UTC)
@@ -52,8 +52,7 @@ def hold(site: Site, run_id: str, user: str, team: str, *, ended: bool) -> None:
         submitted_at=NOON,
     )  # fmt: skip
     demand = Demand(8 * GIB, gpus=1, gpu_memory_bytes=10 * GIB)
-    lease = admit_in_term(ledger, run_id, "node-a", demand, ttl_s=900.0)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(ledger, run_id, "node-a", demand, ttl_s=900.0)
     ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=900.0)
     with ledger._database.transaction() as session:
         row = session.get(LeaseRow, lease.lease_id)

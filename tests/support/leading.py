@@ -6,6 +6,7 @@ from headway.ledger import Ledger
 from headway.model.lease import Demand, Lease, Wait
 from headway.model.node import NodeReading
 from headway.model.term import Term
+from headway.run.attempt import Attempt
 from headway.scheduler.queue import PoolQueue
 from headway.site import Site
 
@@ -49,3 +50,17 @@ def admit_in_term(
     if leader is None:
         leader = ledger.leaders.contend("gpu", "no node", "no process", ttl_s=0.0)
     return ledger.leases.admit(run_id, node, demand, term=leader.term, ttl_s=ttl_s, **more)
+
+
+def grant_in_term(ledger: Ledger, run_id: str, node: str, demand: Demand, **more: Any) -> Lease:
+    """The same, where it has to be granted."""
+    lease = admit_in_term(ledger, run_id, node, demand, **more)
+    assert isinstance(lease, Lease), lease
+    return lease
+
+
+def admitted(attempt: Attempt) -> Lease:
+    """The lease of *attempt*, which has to be admitted."""
+    lease = attempt.admit()
+    assert isinstance(lease, Lease), lease
+    return lease

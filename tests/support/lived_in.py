@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from headway.ledger import Ledger
 from headway.model.attempt_record import ProgressSnapshot
-from headway.model.lease import Demand, Lease, Resource
+from headway.model.lease import Demand, Resource
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.model.progress import ProgressPoint
 from headway.model.run import STEPS, Exit, ExitKind, Measurement, Prediction, StepState
@@ -14,7 +14,7 @@ from headway.model.telemetry import TelemetryPoint
 from headway.model.trace import Trace
 from headway.units import GIB
 from tests.support.fence import fence_of, release
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 
 NODE = "node-a"
 RUNNING, ENDED = "11111111-run", "22222222-run"
@@ -43,8 +43,7 @@ def begin(ledger: Ledger, run_id: str, metrics: Sequence[Mapping[str, float]]) -
     """Let a run that waits run on `NODE`, and tell these metrics one after the other."""
     demand = Demand(1 * GIB, cpus=0.5)
     ledger.runs.predict(fence_of(ledger, run_id), Prediction(), demand)
-    lease = admit_in_term(ledger, run_id, NODE, demand, ttl_s=600.0)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(ledger, run_id, NODE, demand, ttl_s=600.0)
     ledger.runs.begin(lease.fence, container=run_id, runtime="process", ttl_s=60.0)
     points = [ProgressPoint(float(n), n, None, 9, each) for n, each in enumerate(metrics, 1)]
     ledger.progress.append(lease.fence, points, first=0)
@@ -81,8 +80,7 @@ def _start(ledger: Ledger, run_id: str) -> None:
     demand = Demand(4 * GIB, gpus=1, gpu_memory_bytes=3 * GIB)
     said = Prediction(90.0, 70.0, 95.0, 4 * GIB, 3 * GIB, cost=0.1, basis="resnet50, 3 traces")
     ledger.runs.predict(fence_of(ledger, run_id), said, demand)
-    lease = admit_in_term(ledger, run_id, NODE, demand, ttl_s=600.0)
-    assert isinstance(lease, Lease)
+    lease = grant_in_term(ledger, run_id, NODE, demand, ttl_s=600.0)
     ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     for step in STEPS:
         ledger.steps.started(fence_of(ledger, run_id), step)
