@@ -6,21 +6,17 @@ engine's own group vanishes with the container's exit, while the parent group
 outlives it and keeps the kernel's peak, which no streamed reading catches.
 """
 
-import errno
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
-_NO_LIMIT_BYTES = 2**60
-"""Version 1 writes "no limit" as a number near 2⁶³; no machine has an exbibyte."""
+from headway import cgroup_files as files
+from headway.cgroup_files import MemoryLimit
+
 _FREEZE_S = 1.0
-_REMOVE_TRIES = 50
-_REMOVE_PAUSE_S = 0.02
-
 
 _SHARES_OF_A_CPU, _LEAST_SHARES, _MOST_SHARES = 1024, 2, 262_144
 _WEIGHT_OF_A_CPU, _LEAST_WEIGHT, _MOST_WEIGHT = 100, 1, 10_000
@@ -34,49 +30,6 @@ def cpu_shares(cpus: float) -> int:
 def cpus_of_shares(shares: int) -> float:
     """The CPUs that these `cpu_shares` are; one for 0, which is none set."""
     return (shares or _SHARES_OF_A_CPU) / _SHARES_OF_A_CPU
-
-
-class _Names(NamedTuple):
-    """How one version calls its files, and the lines of its memory.stat."""
-
-    limit: str
-    swap: str
-    kills: str
-    used: str
-    peak: str
-    inactive: str
-    cache: str
-    shared: str
-    slab: str
-
-
-_V1 = _Names(
-    "memory.limit_in_bytes",
-    "memory.memsw.limit_in_bytes",
-    "memory.oom_control",
-    "memory.usage_in_bytes",
-    "memory.max_usage_in_bytes",
-    "total_inactive_file",
-    "total_cache",
-    "total_shmem",
-    "",
-)
-_V1_CONNECTIONS = "memory.kmem.tcp.limit_in_bytes"
-"""What waits in connections, which version 1 counts beside memory, and for who has this limit."""
-# memory.peak came with Linux 5.19; before it only the present is known.
-_V2 = _Names(
-    "memory.max", "memory.swap.max", "memory.events", "memory.current", "memory.peak",
-    "inactive_file", "file", "shmem", "slab_reclaimable",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryLimit:
-    """The limit of one group and what is left of it."""
-
-    limit_bytes: int
-    available_bytes: int
-    """Limit minus usage, file cache that can be dropped counted as free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +53,10 @@ class Cgroups:
     """
 
     def __init__(self, proc: Path = Path("/proc/self")) -> None:
-        self._own = _groups(proc)
+        self._own = files.groups_of(proc)
         # By controller, and version 2 by the empty name: the group at the top, and where it is.
         self._mounts: dict[str, tuple[str, Path]] = {}
-        for line in _text(proc / "mountinfo").splitlines():
+        for line in files.text(proc / "mountinfo").splitlines():
             before, _, after = line.partition(" - ")
             kind, *_, options = after.split()
             if kind in ("cgroup", "cgroup2"):
@@ -115,15 +68,15 @@ class Cgroups:
 
     def memory_limits(self) -> list[MemoryLimit]:
         """Every memory limit that binds this process, innermost first; read anew."""
-        limits = [_memory_limit(folder, _V1) for folder in self._around("memory")]
-        limits += [_memory_limit(folder, _V2) for folder in self._around("")]
+        limits = [files.memory_limit(folder, files.V1) for folder in self._around("memory")]
+        limits += [files.memory_limit(folder, files.V2) for folder in self._around("")]
         return [limit for limit in limits if limit is not None]
 
     def cpu_quota(self) -> float | None:
         """CPUs' worth of time this process may use; None where nothing limits it."""
-        told = [_text(folder / "cpu.max").split() for folder in self._around("")]
+        told = [files.text(folder / "cpu.max").split() for folder in self._around("")]
         told += [
-            [_text(folder / f"cpu.cfs_{what}_us").strip() for what in ("quota", "period")]
+            [files.text(folder / f"cpu.cfs_{what}_us").strip() for what in ("quota", "period")]
             for folder in self._around("cpu")
         ]
         quotas = [int(each[0]) / int(each[1]) for each in told if each and each[0].isdecimal()]
@@ -177,7 +130,7 @@ class Cgroups:
         folder = self._cpu_folder(group)
         if folder is None:
             return
-        _have_passable(folder, group)
+        files.have_passable(folder, group)
         if "cpu" in self._mounts:
             (folder / "cpu.shares").write_text(str(cpu_shares(cpus)))
             return
@@ -201,18 +154,18 @@ class Cgroups:
         Raises:
             OSError: The kernel does not allow it.
         """
-        folder, names = self._folder(self._memory, group), _V1 if self._memory else _V2
+        folder, names = self._folder(self._memory, group), files.V1 if self._memory else files.V2
         if folder is None:
             return None
-        _have_passable(folder, group)
-        if names is _V2:
+        files.have_passable(folder, group)
+        if names is files.V2:
             self._have_controller(folder, "memory")
         self.limit_connections(group, most_bytes)
         limits = {names.limit: str(most_bytes)}
         if (folder / names.swap).exists():  # not where the kernel does not account for swap
-            limits[names.swap] = "0" if names is _V2 else str(most_bytes)
+            limits[names.swap] = "0" if names is files.V2 else str(most_bytes)
         # Of version 1 memory with swap may never be less than memory alone.
-        rises = most_bytes > (_number(folder / names.limit) or 0)
+        rises = most_bytes > (files.number(folder / names.limit) or 0)
         for file in reversed(limits) if rises else limits:
             (folder / file).write_text(limits[file])
         return folder / "cgroup.procs"
@@ -227,14 +180,14 @@ class Cgroups:
         """
         folder = self._folder("memory", group)
         if folder is not None:
-            _have_passable(folder, group)
-            if (folder / _V1_CONNECTIONS).exists():  # not in each kernel
-                (folder / _V1_CONNECTIONS).write_text(str(most_bytes))
+            files.have_passable(folder, group)
+            if (folder / files.V1_CONNECTIONS).exists():  # not in each kernel
+                (folder / files.V1_CONNECTIONS).write_text(str(most_bytes))
 
     def memory_kills(self, group: str) -> int:
         """How many processes of *group* the kernel has killed at its memory limit."""
-        folder, names = self._folder(self._memory, group), _V1 if self._memory else _V2
-        return 0 if folder is None else _table(folder / names.kills).get("oom_kill", 0)
+        folder, names = self._folder(self._memory, group), files.V1 if self._memory else files.V2
+        return 0 if folder is None else files.table(folder / names.kills).get("oom_kill", 0)
 
     def door(self, group: str) -> Path | None:
         """The file by which a process joins *group* for CPU time alone, as version 1 has it.
@@ -249,7 +202,7 @@ class Cgroups:
         folder = self._freezer(group)
         if folder is None:
             return None
-        _have_passable(folder, group)
+        files.have_passable(folder, group)
         return folder / "cgroup.procs"
 
     def _freezer(self, group: str) -> Path | None:
@@ -259,8 +212,8 @@ class Cgroups:
     def frozen(self, group: str) -> Iterator[bool]:
         """Nothing in *group* runs meanwhile; False where that cannot be had."""
         folder, gives_up_s = self._freezer(group), time.monotonic() + _FREEZE_S
-        is_frozen = folder is not None and _freeze(folder, freeze=True)
-        while is_frozen and folder is not None and not _has_frozen(folder):
+        is_frozen = folder is not None and files.set_frozen(folder, freeze=True)
+        while is_frozen and folder is not None and not files.has_frozen(folder):
             time.sleep(0.001)
             is_frozen = time.monotonic() < gives_up_s
         try:
@@ -271,11 +224,11 @@ class Cgroups:
     def thaw(self, group: str) -> None:
         """Have *group* run, also where who froze it is gone."""
         if (folder := self._freezer(group)) is not None:
-            _freeze(folder, freeze=False)
+            files.set_frozen(folder, freeze=False)
 
     def group_of(self, pid: int) -> str | None:
         """Path of the group that accounts for the memory of *pid*; None when it is gone."""
-        return _groups(Path(f"/proc/{pid}")).get(self._memory)
+        return files.groups_of(Path(f"/proc/{pid}")).get(self._memory)
 
     def pids(self, group: str) -> tuple[int, ...]:
         """Processes in *group* and below it."""
@@ -283,7 +236,9 @@ class Cgroups:
         # os.walk, unlike rglob, takes no offence at a group that vanishes meanwhile.
         below = os.walk(folder) if folder is not None else ()
         return tuple(
-            int(pid) for each, _, _ in below for pid in _text(Path(each, "cgroup.procs")).split()
+            int(pid)
+            for each, _, _ in below
+            for pid in files.text(Path(each, "cgroup.procs")).split()
         )
 
     def read(self, group: str) -> GroupReading | None:
@@ -291,17 +246,17 @@ class Cgroups:
         folder = self._folder(self._memory, group)
         if folder is None or not folder.is_dir():
             return None
-        names = _V1 if self._memory else _V2
-        cpu_us = _table(folder / "cpu.stat").get("usage_usec")
+        names = files.V1 if self._memory else files.V2
+        cpu_us = files.table(folder / "cpu.stat").get("usage_usec")
         cpu_s = None if cpu_us is None else cpu_us / 1e6
         accounts = self._folder("cpuacct", group)
-        if names is _V1 and accounts is not None:
-            cpu_ns = _number(accounts / "cpuacct.usage")
+        if names is files.V1 and accounts is not None:
+            cpu_ns = files.number(accounts / "cpuacct.usage")
             cpu_s = None if cpu_ns is None else cpu_ns / 1e9
         return GroupReading(
-            peak_bytes=_number(folder / names.peak),
-            used_bytes=_number(folder / names.used),
-            droppable_bytes=_droppable(folder, names),
+            peak_bytes=files.number(folder / names.peak),
+            used_bytes=files.number(folder / names.used),
+            droppable_bytes=files.read_droppable(folder, names),
             cpu_s=cpu_s,
         )
 
@@ -319,97 +274,4 @@ class Cgroups:
         """
         for root in {mount_point for _, mount_point in self._mounts.values()}:
             for folder, _, _ in os.walk(root / group.lstrip("/"), topdown=False):
-                _remove_folder(Path(folder))
-
-
-def _have_passable(folder: Path, group: str) -> None:
-    """Make *folder* of *group* where need be.
-
-    The site's own processes have a umask of 077; no process of a container could pass such a
-    group, and an engine that remaps users would start none.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for each in (folder, *folder.parents[: len(PurePosixPath(group).parts) - 2]):
-        each.chmod(0o755)
-
-
-def _freeze(folder: Path, *, freeze: bool) -> bool:
-    for file, words in (("freezer.state", ("THAWED", "FROZEN")), ("cgroup.freeze", ("0", "1"))):
-        with suppress(OSError):
-            if (folder / file).exists():
-                (folder / file).write_text(words[freeze])
-                return True
-    return False
-
-
-def _has_frozen(folder: Path) -> bool:
-    told = _table(folder / "cgroup.events").get("frozen") == 1
-    return told or _text(folder / "freezer.state").strip() == "FROZEN"
-
-
-def _groups(proc: Path) -> dict[str, str]:
-    """Path of a process's group by controller, and of version 2 by the empty name."""
-    found: dict[str, str] = {}
-    for line in _text(proc / "cgroup").splitlines():
-        _, names, path = line.split(":", 2)
-        found |= dict.fromkeys(names.split(","), path)
-    return found
-
-
-def _memory_limit(folder: Path, names: _Names) -> MemoryLimit | None:
-    limit_bytes = _number(folder / names.limit)
-    if limit_bytes is None or limit_bytes >= _NO_LIMIT_BYTES:
-        return None
-    used_bytes = _number(folder / names.used) or 0
-    droppable_bytes = min(used_bytes, _table(folder / "memory.stat").get(names.inactive, 0))
-    return MemoryLimit(limit_bytes, max(0, limit_bytes - used_bytes + droppable_bytes))
-
-
-def _remove_folder(folder: Path) -> None:
-    for tries_left in range(_REMOVE_TRIES, -1, -1):
-        try:
-            folder.rmdir()
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            if error.errno != errno.EBUSY or not tries_left:
-                raise
-            time.sleep(_REMOVE_PAUSE_S)
-        else:
-            return
-
-
-def _droppable(folder: Path, names: _Names) -> int:
-    """Page cache below *folder* that the kernel takes back when memory is short, in bytes.
-
-    The table of a group that has just got a child can lag behind its counters
-    by two seconds (seen on Linux 6.18: 40 MiB of new page cache, none of it in
-    the parent's table); the child's own does not, so it is read first.
-    """
-    _, children, _ = next(os.walk(folder), (folder, [], []))
-    tables = [_table(folder / child / "memory.stat") for child in (*children, "")]
-    *below, own = (
-        each.get(names.cache, 0) - each.get(names.shared, 0) + each.get(names.slab, 0)
-        for each in tables
-    )
-    return max(sum(below), own)
-
-
-def _text(path: Path) -> str:
-    """The file's text; empty where there is none (another version, macOS, a group just gone)."""
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
-
-
-def _number(path: Path) -> int | None:
-    """The file's number; None where there is no file, or it says that there is no limit."""
-    text = _text(path).strip()
-    return int(text) if text.isdecimal() else None
-
-
-def _table(path: Path) -> dict[str, int]:
-    """A file of ``name value`` lines."""
-    pairs = (line.split() for line in _text(path).splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+                files.remove_folder(Path(folder))
