@@ -97,13 +97,8 @@ class Site:
     @cached_property
     def runtime(self) -> Runtime:
         """The engine or the process runtime: as set, else as this node's worker chose it."""
-        kind, policy = self._kind(), self._runtime_policy()
-        reserve_cpus = self.node_settings.reserve_cpus
-        return (
-            self._engine(policy, reserve_cpus)
-            if kind is RuntimeKind.DOCKER
-            else self._processes(policy, reserve_cpus)
-        )
+        kind = self._settled() or self._which_runtime()
+        return self._made(kind, self._runtime_policy(), self.node_settings.reserve_cpus)
 
     def runtime_for_stopping(self, before: Runtime | None = None) -> Runtime | None:
         """One that lists and stops containers, made without asking ledger or engine.
@@ -114,12 +109,7 @@ class Site:
         kind = self._settled()
         if kind is None or (before is not None and before.kind is kind):
             return before
-        asks_nothing = ContainerPolicy()
-        return (
-            self._engine(asks_nothing)
-            if kind is RuntimeKind.DOCKER
-            else self._processes(asks_nothing)
-        )
+        return self._made(kind, ContainerPolicy())  # which asks for nothing
 
     def why_no_engine(self) -> str:
         """Why programs are started as processes, where they are."""
@@ -131,9 +121,6 @@ class Site:
         if self.settings.runtime != "auto":
             return RuntimeKind(self.settings.runtime)
         return self._noted()
-
-    def _kind(self) -> RuntimeKind:
-        return self._settled() or self._which_runtime()
 
     def choose_runtime(self) -> None:
         """Settle which runtime this node has until its worker is started anew.
@@ -180,6 +167,13 @@ class Site:
         except (FileNotFoundError, ValueError):  # none, or one of which a part is missing
             return None
 
+    def _made(
+        self, kind: RuntimeKind, policy: ContainerPolicy, reserve_cpus: float = 0.0
+    ) -> Runtime:
+        if kind is RuntimeKind.DOCKER:
+            return self._engine(policy, reserve_cpus)
+        return ProcessRuntime(self.settings.home, policy, self.clock, reserve_cpus)
+
     def _engine(self, policy: ContainerPolicy, reserve_cpus: float = 0.0) -> "DockerRuntime":
         # 0.2 s of imports
         from headway.runtime.docker.containers import DockerRuntime  # noqa: PLC0415
@@ -201,9 +195,6 @@ class Site:
             urls.append((self.ledger.settings.get(GATEWAY) or {}).get("url", ""))
         known = [found for url in urls if (found := service_of(url)) is not None]
         return [*self.settings.services, *known]
-
-    def _processes(self, policy: ContainerPolicy, reserve_cpus: float = 0.0) -> Runtime:
-        return ProcessRuntime(self.settings.home, policy, self.clock, reserve_cpus)
 
     def user_of(self, team: str) -> str:
         """``uid:gid`` that programs of *team* run as and that their files belong to.
@@ -263,11 +254,8 @@ class Site:
         files = self.settings
         kept = (files.runs_dir, files.cache_dir, files.secrets_dir, files.users_dir, files.work_dir)
         offered = (volume.path for volume in policy.volumes.values())
-        own = (*kept, files.environments_dir, *self._nsys(), *offered)
+        own = (*kept, files.environments_dir, *filter(None, [files.nsys]), *offered)
         return policy.model_copy(update={"mount_roots": (*policy.mount_roots, *own)})
-
-    def _nsys(self) -> tuple[Path, ...]:
-        return (self.settings.nsys,) if self.settings.nsys is not None else ()
 
     @cached_property
     def gpus(self) -> GpuSensors:

@@ -1,18 +1,21 @@
 """What a run may be granted beside the room of its nodes: its turn, and its ports."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlmodel import Session, col, select
 
 from headway.ledger.array_rows import array_is_full
 from headway.ledger.following import following
-from headway.ledger.lease_rows import leases_of
+from headway.ledger.lease_rows import leases_of, live_leases
+from headway.ledger.nodes import node_record
 from headway.ledger.tables import LeasePortRow, NodeRow, RunRow
-from headway.model.lease import ANY_PORT, Demand, Resource, Wait
+from headway.model.lease import ANY_PORT, Admit, Demand, Resource, Wait
 from headway.model.node import NodePorts, PortUse
 from headway.model.number_range import NumberRange
 from headway.model.run import RunState
 from headway.model.session import needs_free_port
+from headway.policy.admission import judge
+from headway.policy.headroom import compute_headroom
 from headway.policy.ports import leased_ports
 
 
@@ -29,13 +32,28 @@ def held_up(session: Session, run: RunRow) -> Wait | None:
     return array_is_full(session, run)
 
 
+def admitted(
+    session: Session, demand: Demand, nodes: Sequence[NodeRow], utilisation_limit: float
+) -> list[Admit] | Wait:
+    """What is granted on each of *nodes*, which are held; or why one of them has no room."""
+    admits = []
+    for row in nodes:
+        known, live = node_record(row), live_leases(session, [row.name])
+        headroom = compute_headroom(
+            known.node, live, known.reading, utilisation_limit=utilisation_limit
+        )
+        decision = judge(demand, headroom)
+        if isinstance(decision, Wait):
+            return decision
+        admits.append(decision)
+    return admits
+
+
 def ports_there(
     session: Session,
     run: RunRow,
     demand: Demand,
     nodes: Sequence[NodeRow],
-    *,
-    busy: Mapping[str, Iterable[int]],
     ranges: Mapping[str, NumberRange],
 ) -> dict[str, dict[int, int]] | Wait:
     """By node, the ports that *run* gets there, see `leased_ports`; or why there are none.
@@ -49,12 +67,13 @@ def ports_there(
     ports: dict[str, dict[int, int]] = {}
     for node in nodes if wanted else ():
         there = node.ports or NodePorts()
+        busy = node.reading.busy_ports if node.reading is not None else ()
         leased = select(LeasePortRow.port).where(LeasePortRow.node == node.name)
         found = leased_ports(
             wanted,
             own or there.free,
             published=there.use is PortUse.PUBLISHED and not is_gang,
-            taken={*session.exec(leased), *busy[node.name]},
+            taken={*session.exec(leased), *busy},
             not_of=() if own else ranges.values(),
         )
         if found is None:

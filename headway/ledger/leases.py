@@ -10,7 +10,7 @@ from sqlalchemy import delete
 from sqlmodel import col, select
 
 from headway.errors import LeaseLost
-from headway.ledger.admitting import held_up, ports_there
+from headway.ledger.admitting import admitted, held_up, ports_there
 from headway.ledger.attempts import note_claim, note_end
 from headway.ledger.calls import call
 from headway.ledger.codec import record
@@ -107,21 +107,11 @@ class Leases(LeaseReads):
                 return Wait(Resource.NODE, f"node {missing} has not joined this site")
             if (held := held_up(session, run)) is not None:
                 return held
-            admits, busy = [], {}
-            for name in names:
-                known = node_record(rows[name])
-                seen = known.reading
-                busy[name] = seen.busy_ports if seen is not None else ()
-                live = live_leases(session, [name])
-                headroom = compute_headroom(
-                    known.node, live, seen, utilisation_limit=utilisation_limit
-                )
-                decision = judge(demand, headroom)
-                if isinstance(decision, Wait):
-                    return decision
-                admits.append(decision)
             there = [rows[name] for name in names]
-            ports = ports_there(session, run, demand, there, busy=busy, ranges=port_ranges)
+            admits = admitted(session, demand, there, utilisation_limit)
+            if isinstance(admits, Wait):
+                return admits
+            ports = ports_there(session, run, demand, there, port_ranges)
             if isinstance(ports, Wait):
                 return ports
             moment = now(session)
@@ -141,9 +131,9 @@ class Leases(LeaseReads):
                     expires_at=expires_at,
                     start_by=_after(moment, start_limit_s) if rank == 0 else None,
                     predicted_end_at=_after(moment, predicted_high_s),
-                    lent=admitted.lent,
+                    lent=decision.lent,
                 )
-                for rank, (name, admitted) in enumerate(zip(names, admits, strict=True))
+                for rank, (name, decision) in enumerate(zip(names, admits, strict=True))
             ]
             session.add_all(leases)
             session.flush()
