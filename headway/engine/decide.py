@@ -7,7 +7,7 @@ other: whatever was left half done is seen here again, and done.
 import enum
 import re
 
-from headway.engine.judge import BY_USER
+from headway.engine.judge import BY_USER, IN_VAIN
 from headway.engine.port import Job, Phase
 from headway.model.run import Exit, ExitKind
 
@@ -88,6 +88,8 @@ def _ended_in_line(job: Job) -> tuple[Do, ...]:
     # Its user, who wants it to go on, had suspended it: that end is not the run's.
     stopped = job.is_cancelled if job.end is None else job.end.message == BY_USER
     began = job.nodes or job.ended_at
+    if job.end is not None and job.end.message.startswith(IN_VAIN):
+        return (Do.FORGET,)  # the other one may be tried again, as which job the engine cannot know
     if stopped or (job.end is None and not began):  # or the engine lost it
         return Do.FORGET, Do.HAND_IN
     return (Do.BEGIN, Do.CONCLUDE, Do.FORGET) if began else (Do.CONCLUDE, Do.FORGET)

@@ -13,7 +13,7 @@ from typing import ClassVar
 from headway.clock import Clock
 from headway.engine.judge import Seen, judged
 from headway.engine.place import Place
-from headway.engine.port import After, Job, Part, Phase, Request, Submitted, Used
+from headway.engine.port import After, Array, Job, Part, Phase, Request, Submitted, Used
 from headway.errors import EngineRefused, InvalidInput
 from headway.model.run import ExitKind, When
 
@@ -70,12 +70,15 @@ class FolderEngine(ABC):
                 allowed = f"leave it out: {self.name} has nothing like it"
                 raise InvalidInput("parts", part, allowed)
         key, place = request.key, self._place
+        array = next((part for part in request.parts if isinstance(part, Array)), None)
         with place.locked(key):
+            if array is not None and array.each:
+                return self._submit_each(request, array)
             if place.began(key):
                 return Submitted(key, place.noted(key), is_new=False)
             if place.was_tried(key):  # what has not begun may be there, or lost
                 # One that has ended and left nothing here was another try's, which was let go of.
-                for engine_id in _alive(self._queue().get(key, {})):
+                for engine_id in _alive(self._known().get(key, {})):
                     place.note(key, engine_id)
                     return Submitted(key, engine_id, is_new=False)
             ids = self._follows(request)
@@ -84,11 +87,52 @@ class FolderEngine(ABC):
             place.note(key, engine_id)
             return Submitted(key, engine_id, is_new=True)
 
+    def _submit_each(self, request: Request, array: Array) -> Submitted:
+        """Hand in those of them together that are not there yet, and were not."""
+        key, place = request.key, self._place
+        was_tried = any(place.was_tried(one.key) for one in array.each)
+        there = self._known() if was_tried else {}
+        left = tuple(
+            one for one in array.each
+            if not place.began(one.key) and not _alive(there.get(one.key, {}))
+        )  # fmt: skip
+        if not left:
+            return Submitted(key, "", is_new=False)
+        given = self._names, self._spread, self._rank_variable
+        for one in left:
+            with place.locked(one.key):
+                place.prepare(one, *given)
+        together = replace(array, members=len(left), each=left)
+        parts = tuple(together if part is array else part for part in request.parts)
+        request = replace(request, parts=parts)
+        script = place.prepare(request, *given)
+        engine_id = self._hand_in(request, script, self._follows(request))
+        for number, one in enumerate(left, 1):
+            place.note(one.key, f"{engine_id}_{number}")
+        return Submitted(key, engine_id, is_new=True)
+
+    def _known(self) -> Queue:
+        """The same as `_queue`; those that were handed in together by their own keys."""
+        found: dict[str, dict[tuple[str, int], Seen]] = {}
+        for key, jobs in self._queue().items():
+            if not (each := self._place.each(key)):
+                found.setdefault(key, {}).update(jobs)
+            for (engine_id, member), seen in jobs.items():
+                # One line is for all that never began.
+                for number in [member] if member else range(1, len(each) + 1):
+                    if number <= len(each) and (
+                        number == member or (engine_id, number) not in jobs
+                    ):
+                        name = f"{engine_id}_{number}"
+                        one = replace(seen, engine_id=name)
+                        found.setdefault(each[number - 1], {})[name, 0] = one
+        return found
+
     def jobs(self) -> tuple[Job, ...]:
         """See `Engine.jobs`."""
         # First those that are known: what is handed in meanwhile is in neither.
         noted = {key: name for key in self._place.known() if (name := self._place.noted(key))}
-        queue = self._queue()
+        queue = self._known()
         known = {*self._place.known()}  # it may be forgotten meanwhile
         lives = {key for key, found in queue.items() if _alive(found)}  # its folder seen or not
         keys = sorted((noted.keys() & known) | lives)

@@ -25,6 +25,7 @@ NEVER_BEGAN = Reason(
     "or somebody cancelled it while it waited, and that was forgotten",
     "submit it again under the same key",
 )
+IN_VAIN = "the job that it was to follow has not ended as it would have had to"
 BY_USER = "cancelled by its user"
 AGAIN = Reason("", "it had begun, and somebody or the engine put it into the queue again")
 

@@ -3,10 +3,12 @@
 ROOT/wrapper-….py               the wrapper as it is in this version
 ROOT/KEY/request.json, job.sh   what to run; what the engine is given
 ROOT/KEY/lock                   held by who hands the job in
+ROOT/KEY/group                  of one that was handed in with others: under which key
 ROOT/KEY/job                    the engine's name for it, as soon as that is known
 ROOT/KEY/[MEMBER/]cancelled     its user asked to end it
 ROOT/KEY/[MEMBER/]claim, started.json, ended.json, log, outputs/    by `wrapper`
 ROOT/KEY/[MEMBER/]seen.json     how it ended by the engine's word, since engines forget
+ROOT/KEY/MEMBER                 of jobs handed in together: a link to each one's own folder
 ROOT/.forgotten-KEY.…           what is being removed
 """
 
@@ -139,6 +141,7 @@ class Place:
             "working_dir": request.working_dir,
             "grace_s": request.grace_s,
             "members": array and array.members,
+            "each": [one.key for one in array.each] if array else [],
             "gang": gang
             and {
                 "nodes": gang.nodes,
@@ -147,6 +150,12 @@ class Place:
                 "rank_variable": rank_variable,
             },
         }
+        for number, one in enumerate(array.each if array else (), 1):
+            part = folder / f"{number}.part"
+            part.unlink(missing_ok=True)
+            part.symlink_to(f"../{one.key}")
+            part.rename(folder / str(number))
+            replace_file(self.folder(one.key) / "group", request.key, lasts=False)
         replace_file(folder / "request.json", json.dumps(document))
         script = _SCRIPT.format(
             key=request.key,
@@ -161,6 +170,11 @@ class Place:
         """The numbers of its members; 0 alone for a job that is no array."""
         count = (_read(self.folder(key) / "request.json") or {}).get("members")
         return tuple(range(1, count + 1)) if count else (0,)
+
+    def each(self, key: str) -> list[str]:
+        """The keys of the jobs that were handed in together under that one; else none."""
+        found = _read(self.folder(key) / "request.json") or {}
+        return [str(one) for one in found.get("each", ())]
 
     def touched(self, key: str) -> set[int]:
         """Those of its members of which there is any file, and 0: nothing is known of others."""
@@ -247,10 +261,15 @@ class Place:
 
     def forget(self, key: str) -> None:
         """Remove everything of it: at once, since half of it would be taken for a job's."""
+        folder, group = self.folder(key), ""
         with suppress(FileNotFoundError):
-            self.folder(key).rename(self._root / f"{_FORGOTTEN}{key}.{time.time_ns()}")
+            group = (folder / "group").read_text()
+        with suppress(FileNotFoundError):
+            folder.rename(self._root / f"{_FORGOTTEN}{key}.{time.time_ns()}")
         for gone in self._root.glob(f"{_FORGOTTEN}*"):  # by whoever was killed meanwhile, too
             shutil.rmtree(gone, ignore_errors=True)
+        if group and not any(link.exists() for link in self.folder(group).glob("[1-9]*")):
+            self.forget(group)  # of those that were handed in together it was the last
 
 
 @contextmanager

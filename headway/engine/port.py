@@ -27,6 +27,9 @@ class Array:
     members: int
     at_most: int | None = None
     """So many may run at once; None for as many as the engine lets."""
+    each: "tuple[Request, ...]" = ()
+    """Jobs with keys of their own that are handed in together: what each member runs. They are
+    asked for, told of, cancelled and forgotten by their own keys."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ CODES" and of https://slurm.schedmd.com/resource_limits.html; all as of 22.05, w
 import re
 from collections.abc import Mapping
 
+from headway.engine.judge import IN_VAIN
 from headway.engine.port import Phase, Reason
 from headway.model.run import ExitKind
 
@@ -56,7 +57,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "WaitingForScheduling": ("the scheduler has not looked at it yet", _NOTHING),
     "Dependency": ("it waits for the end of another job", _NOTHING),
     "DependencyNeverSatisfied": (
-        "the job that it was to follow has not ended as it would have had to",
+        IN_VAIN,
         "see why that one ended so, and submit both again",
     ),
     "JobHeldUser": ("its user holds it", "release it: scontrol release JOB"),

@@ -29,6 +29,7 @@ EVERY_S = 1.0
 GPU_EVERY_S = 10.0
 TRIES = 30
 """A disk may be full, or a file server away, just when the record is to be written."""
+STOPPED = 143
 ELSEWHERE = 75
 """Exit code of a job that another one runs already."""
 
@@ -276,9 +277,17 @@ def main(folder: str, *, is_rank: bool) -> int:
     """Run the job of *folder*; the exit code of its program."""
     with open(os.path.join(folder, "request.json")) as file:
         request = json.load(file)
-    if os.environ.get("HEADWAY_MEMBER"):
-        folder = os.path.join(folder, os.environ["HEADWAY_MEMBER"])
-        os.makedirs(folder, exist_ok=True)
+    member = os.environ.get("HEADWAY_MEMBER")
+    if member:
+        folder = os.path.join(folder, member)
+        if request["each"]:  # a job of its own, handed in with others
+            with open(os.path.join(folder, "request.json")) as file:
+                request = json.load(file)
+            sys.argv[1] = folder
+            os.environ["HEADWAY_JOB"] += "_" + member
+            del os.environ["HEADWAY_MEMBER"]
+        else:
+            os.makedirs(folder, exist_ok=True)
     if not is_rank:
         if not claim(folder, os.environ["HEADWAY_JOB"]):
             sys.stderr.write("this job was handed in twice, and another one runs it\n")
@@ -296,7 +305,8 @@ def main(folder: str, *, is_rank: bool) -> int:
             sys.stderr.write(f"how it ended cannot be written: {error}\n")
             if left > 1:
                 time.sleep(1.0)
-    return int(found["exit_code"])
+    # One that was asked to stop has not done what others wait for, whatever it says itself.
+    return int(found["exit_code"]) or (STOPPED if found["cancelled"] or found["asked_at"] else 0)
 
 
 if __name__ == "__main__":

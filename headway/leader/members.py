@@ -17,16 +17,19 @@ from headway.site import Site
 from headway.worker.pool import PrefectPool
 
 log = get_logger("worker.gpu-node")
+_AT_ONCE = 20
 
 
-async def call_members(site: Site, pool: PrefectPool) -> int:
-    """Make the next member of each array that has none waiting a run; how many there were."""
-    due = await anyio.to_thread.run_sync(site.ledger.arrays.due, site.settings.pool)
+async def call_members(site: Site, pool: PrefectPool, ahead: int = 1) -> int:
+    """Make the next member of each array of which fewer than *ahead* wait a run; how many."""
+    due = await anyio.to_thread.run_sync(site.ledger.arrays.due, site.settings.pool, ahead)
     called = 0
     for array in due:
+        last = min(array.created + min(ahead, _AT_ONCE), array.size)
         try:
-            await _call(site, pool, array)
-            called += 1
+            for index in range(array.created + 1, last + 1):
+                await _call(site, pool, array, index)
+                called += 1
         except (ObjectNotFound, PrefectHTTPStatusError) as error:
             # Its queue or the deployment was deleted, or Prefect does not take this job: what is
             # wrong with one array must not keep the others waiting.
@@ -34,8 +37,7 @@ async def call_members(site: Site, pool: PrefectPool) -> int:
     return called
 
 
-async def _call(site: Site, pool: PrefectPool, array: ArrayRecord) -> None:
-    index = array.created + 1
+async def _call(site: Site, pool: PrefectPool, array: ArrayRecord, index: int) -> None:
     run_id = await pool.make_run(
         {"job": member_document(array, index)},
         name=member_name(array.name, index),

@@ -253,9 +253,11 @@ class Scheduler:
 
     async def _call_members(self) -> None:
         """Let the next members of arrays come: at once after a grant, and now and then."""
-        if await call_members(self._site, self._pool):
+        if await call_members(self._site, self._pool, self._queue.members_ahead):
             self._offers_due = True
             self._wake.set()
+            if self._queue.members_ahead > 1:
+                self._members_due.set()
 
     async def _play(self) -> None:
         """Tell by when the runs of the queue start: beside the passes, which must not wait.

@@ -153,14 +153,15 @@ class Arrays(Repository):
         own = (number for owner, number in found if owner == user)
         return int(sum(number for _, number in found)), int(sum(own))
 
-    def due(self, pool: str) -> list[ArrayRecord]:
-        """Arrays of *pool* of which the next member is to become a run: none of it waits."""
-        waits = select(RunRow.run_id).where(
+    def due(self, pool: str, ahead: int = 1) -> list[ArrayRecord]:
+        """Arrays of *pool* of which the next member is to become a run: fewer than *ahead* wait."""
+        waits = select(func.count()).where(
             RunRow.array_id == ArrayRow.array_id,
             RunRow.state == RunState.WAITING,
             col(RunRow.suspended_at).is_(None),
         )
-        query = select(ArrayRow).where(ArrayRow.pool == pool, HAS_MORE, ~waits.exists())
+        few = waits.scalar_subquery() < ahead
+        query = select(ArrayRow).where(ArrayRow.pool == pool, HAS_MORE, few)
         return self._records(ArrayRecord, query.order_by("submitted_at"))
 
     def join(self, array_id: str, index: int, run_id: str) -> RunRecord | None:

@@ -55,7 +55,7 @@ def run_of(key: str) -> tuple[str, int]:
 class EngineAttempt(NodeAttempt):
     """An attempt whose program an engine starts: no lease, and no container of this node."""
 
-    def request(self, pool: EnginePool, engine: Engine) -> Request | Refuse:
+    def request(self, pool: EnginePool, engine: Engine, terms: Terms) -> Request | Refuse:
         """What the engine is asked for, its folders made; or why it cannot be asked.
 
         Raises:
@@ -69,7 +69,7 @@ class EngineAttempt(NodeAttempt):
             said=self.prediction,
             pool=pool,
             takes=engine.takes,
-            terms=Terms(),
+            terms=terms,
             at_least_s=float(self.override.get(LIMIT, 0.0)),
         )
         if isinstance(found, Refuse):

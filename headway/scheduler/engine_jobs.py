@@ -5,7 +5,7 @@ import math
 import threading
 
 from headway.engine.pace import pause_s
-from headway.engine.port import Engine, Job, Phase, Request
+from headway.engine.port import Array, Engine, Job, Phase, Request
 from headway.errors import EngineAway
 from headway.site import Site
 
@@ -69,8 +69,10 @@ class EngineJobs:
     def hand_in(self, request: Request) -> str:
         """Hand it in; the engine's name for it. See `Engine.submit`."""
         engine_id = self.engine.submit(request).engine_id
+        array = next((part for part in request.parts if isinstance(part, Array)), None)
         with self._lock:  # the next answer has it
-            self._jobs.setdefault(request.key, Job(request.key, 0, engine_id, Phase.WAITING))
+            for one in [request] if array is None else array.each:
+                self._jobs.setdefault(one.key, Job(one.key, 0, engine_id, Phase.WAITING))
         return engine_id
 
     def forget(self, key: str) -> None:

@@ -1,12 +1,14 @@
 """One round of the follower over a pool of an engine: each instruction, carried out."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
+from headway.engine.ask import Terms
 from headway.engine.decide import Do, about, is_passing
-from headway.engine.port import Job
+from headway.engine.port import After, Array, Job, Nice, Request
 from headway.errors import CodeMissing, EngineAway, EngineRefused, InvalidInput, LeaseLost
 from headway.ledger.engines import EnginePoolRecord
 from headway.ledger.records import RunRecord
@@ -15,7 +17,9 @@ from headway.model.lease import Refuse, Resource
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
 from headway.model.term import Term
 from headway.run.on_engine import EngineAttempt, EngineLog, key_of
+from headway.scheduler.engine_arrays import TOGETHER
 from headway.scheduler.engine_jobs import EngineJobs
+from headway.scheduler.limits import Gates
 from headway.scheduler.queue import Pass
 from headway.site import Site
 
@@ -23,6 +27,10 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 50
 """So many are handed in in one round, so that those that run are followed meanwhile."""
+_NICE = 1000
+"""For each place that its work queue has below the first one in Prefect."""
+_Together = tuple[str, Request, list[tuple[RunRecord, Request]]]
+"""Of which array, what each asks for, and the runs with their own requests."""
 _AGAIN = "it had begun, and the cluster put it into its queue again"
 
 
@@ -54,9 +62,14 @@ class EngineRound:
             Do.FORGET: self._forget,
         }
 
-    def begin(self, term: Term, pool: EnginePoolRecord) -> None:
+    def begin(self, term: Term, pool: EnginePoolRecord, gates: Gates) -> None:
         """A round begins in *term*, with the *pool* as it is known now."""
-        self.term, self.pool = term, pool
+        self.term, self.pool, self._gates = term, pool, gates
+        self.follows: dict[str, After] = {}
+        """Behind which jobs runs are handed in."""
+        self.at_most: Mapping[str, int] = {}
+        """How many members of an array may run at once, where that is limited."""
+        self._together: list[_Together] = []
         self._reasons: list[Reason] = []
         self._news: dict[str, str] = {}
         self._begun: list[str] = []
@@ -85,44 +98,104 @@ class EngineRound:
 
     def tell(self, record: RunRecord, reason: str, expected_at: datetime | None) -> None:
         """Say why a run waits, where that is news."""
-        if self._said.get(record.run_id) == reason == record.reason:
+        if self._said.get(record.run_id) == reason:
             return
         self._reasons.append(Reason(record.run_id, Resource.TURN, reason, expected_at))
         self._news[record.run_id] = reason
+
+    def unsay(self, record: RunRecord) -> None:
+        """What the ledger has of *record* is news: it may say something else why it waits."""
+        if self._said.get(record.run_id) != record.reason:
+            self._said.pop(record.run_id, None)
 
     def _hand_in(self, record: RunRecord, _: Job | None) -> None:
         if self._shut is not None and self._shut[0] == self._jobs.questions:
             self.tell(record, self._shut[1], None)
             return
-        if self._handed_in >= _AT_ONCE:
+        together = record.array_id is not None and Array in self._jobs.engine.takes
+        if self._handed_in >= (TOGETHER if together else _AT_ONCE):
             return
         self._handed_in += 1
         try:
-            engine_id = self._asked(record)
-        except EngineAway as error:
-            self._close(record, str(error))
+            request = self._asked(record)
         except (CodeMissing, InvalidInput) as error:
             self._refuse(record, str(error))
-        except EngineRefused as error:
-            if is_passing(error.said):
-                self._close(record, f"{self.pool.engine} takes no more now: {error.said}")
-            else:
-                self._refuse(record, str(error))
-        else:
-            if engine_id:
-                log.info("run %s (%s) is job %s", record.name, record.run_id, engine_id)
+            return
+        if request is None:
+            return
+        if not together:
+            self._submit([record], request)
+            return
+        alike = replace(request, key="", name="", command=(), env={}, working_dir="")
+        for array_id, asked, members in self._together:
+            if (array_id, asked) == (record.array_id, alike):
+                members.append((record, request))
+                return
+        self._together.append((record.array_id or "", alike, [(record, request)]))
 
-    def _asked(self, record: RunRecord) -> str:
-        """The engine's id of what was handed in; empty where the run was refused before."""
+    def together(self) -> list[RunRecord]:
+        """The first of those that are to be handed in together, of each such group."""
+        return [members[0][0] for _, _, members in self._together]
+
+    def hand_in_together(self, first: RunRecord) -> None:
+        """Hand in those members of an array that ask for the same, as an array of the engine's."""
+        array_id, alike, members = next(
+            group for group in self._together if group[2][0][0] is first
+        )
+        records, requests = zip(*members, strict=True)
+        if len(requests) == 1:
+            self._submit(records, requests[0])
+            return
+        array = Array(len(requests), self.at_most.get(array_id), requests)
+        name = requests[0].name.rpartition("-")[0]
+        parts = (*alike.parts, array)
+        self._submit(
+            records, replace(alike, key=f"array-{requests[0].key}", name=name, parts=parts)
+        )
+
+    def _submit(self, records: Sequence[RunRecord], request: Request) -> None:
+        """Hand in the job of one run, or those of several as one."""
+        try:
+            engine_id = self._jobs.hand_in(request)
+        except EngineAway as error:
+            self._close(records, str(error))
+        except EngineRefused as error:
+            follows = any(isinstance(part, After) for part in request.parts)
+            if not follows and is_passing(error.said):
+                why = f"{self.pool.engine} takes no more now: {error.said}"
+                self._close(records, why)
+                return
+            for part in request.parts:
+                if isinstance(part, Array):  # it may be the array alone that it does not take
+                    for record, one in zip(records, part.each, strict=True):
+                        self._submit([record], one)
+                    return
+            if follows:  # the other job has ended meanwhile, or is forgotten
+                self.tell(records[0], str(error), None)
+            else:
+                self._refuse(records[0], str(error))
+        else:
+            for record in records:
+                log.info("run %s (%s) is in job %s", record.name, record.run_id, engine_id)
+
+    def _asked(self, record: RunRecord) -> Request | None:
+        """What the engine is to be asked for; None where the run was refused."""
         attempt = self._attempt(record)
         attempt.step("stage_data", StepState.RUNNING)
-        request = attempt.request(self.pool.has, self._jobs.engine)
+        request = attempt.request(self.pool.has, self._jobs.engine, self._terms(record))
         if isinstance(request, Refuse):
             self._refuse(record, f"{request.field} is {request.value}: {request.allowed}")
-            return ""
+            return None
         attempt.step("stage_data", StepState.DONE)
         attempt.step("admit", StepState.RUNNING)
-        return self._jobs.hand_in(request)
+        return request
+
+    def _terms(self, record: RunRecord) -> Terms:
+        """Where it is in its user's own line, and behind which job."""
+        top = max([record.priority, *self._gates.priorities.values()])
+        nice = _NICE * (top - record.priority) if Nice in self._jobs.engine.takes else 0
+        after = self.follows.get(record.run_id)
+        return Terms(nice=nice, parts=() if after is None else (after,))
 
     def _attempt(self, record: RunRecord) -> EngineAttempt:
         """The attempt of *record*, where the run has no other one by now.
@@ -136,10 +209,11 @@ class EngineRound:
             raise LeaseLost(record.run_id, record.attempt, cause)
         return attempt
 
-    def _close(self, record: RunRecord, why: str) -> None:
+    def _close(self, records: Sequence[RunRecord], why: str) -> None:
         """Hand in no more until the engine has answered again: it would be the same for others."""
         self._shut = self._jobs.questions, why
-        self.tell(record, why, None)
+        for record in records:
+            self.tell(record, why, None)
 
     def _refuse(self, record: RunRecord, why: str) -> None:
         exit_ = Exit(ExitKind.REFUSED, None, why)

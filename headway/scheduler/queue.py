@@ -62,6 +62,9 @@ class Pass:
 class PoolQueue:
     """Schedules one pool, while it leads it."""
 
+    members_ahead = 1
+    """So many members of an array wait in the queue at once; the next is made as one starts."""
+
     def __init__(self, site: Site) -> None:
         """The queue of the pool of *site*'s node, of which nothing is known yet."""
         self._site = site

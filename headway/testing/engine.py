@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.engine.folder_engine import FolderEngine, Queue, as_wished
-from headway.engine.judge import Seen
+from headway.engine.judge import IN_VAIN, Seen
 from headway.engine.port import (
     After,
     Array,
@@ -106,6 +106,8 @@ class FakeCluster:
 
     def entries(self, engine_id: str = "", member: int = 0) -> list[_Entry]:
         """Those of an id, or all; as they are now."""
+        engine_id, _, number = engine_id.partition("_")
+        member = int(number or member)
         with self.lock:
             self._tick()
             return [
@@ -173,7 +175,7 @@ class FakeCluster:
                 return "it waits for the end of another job"
             if not as_wished(when, [each.kind for each in others if each.kind]):
                 entry.phase, entry.kind = Phase.ENDED, ExitKind.CANCELLED
-                return "the job that it was to follow ended otherwise"
+                return IN_VAIN
         running = [each for each in self._entries if each.phase is Phase.RUNNING]
         if sum(each.nodes for each in running) + entry.nodes > self.slots:
             return "nothing is free"

@@ -186,6 +186,35 @@ class EngineContract:
         assert end.kind is ExitKind.CANCELLED
         assert harness.until(key, Phase.RUNNING, member=1).end is None
 
+    def test_jobs_handed_in_together_are_each_ones_own(self, harness: EngineHarness) -> None:
+        says = 'echo "$WHO" in "$PWD"; test "$WHO" != two || exec sleep 300'
+        each = tuple(
+            harness.request(says, env={"WHO": who}, working_dir=str(harness.folder))
+            for who in ("one", "two", "three")
+        )
+        array = harness.request("", parts=(Array(3, at_most=3, each=each),))
+        first = harness.engine().submit(array)
+        assert first.is_new
+        keys = [one.key for one in each]
+        harness.until(keys[1], Phase.RUNNING)
+        assert not harness.engine().submit(array).is_new
+        assert not harness.engine().submit(each[0]).is_new
+        for key, who in ((keys[0], "one"), (keys[2], "three")):
+            end = harness.ended(key).end
+            assert end is not None
+            assert end.kind is ExitKind.OK
+            assert harness.log(key) == f"{who} in {harness.folder}\n"
+        harness.engine().cancel([(keys[1], 0)])
+        end = harness.ended(keys[1]).end
+        assert end is not None
+        assert end.kind is ExitKind.CANCELLED
+        assert harness.job(array.key) is None
+        for key in keys:
+            harness.engine().forget(key)
+        left = {job.key for job in harness.engine().jobs()}
+        assert not left & {*keys, array.key}
+        assert not (harness.folder / array.key).exists()
+
     @pytest.mark.parametrize(
         ("code", "when", "starts"),
         [(0, When.OK, True), (1, When.OK, False), (1, When.FAILED, True), (1, When.ANY, True)],

@@ -12,16 +12,18 @@ import pytest
 from headway.clock import SystemClock
 from headway.engine.decide import Do
 from headway.engine.place import Place
-from headway.engine.port import Phase, Request
+from headway.engine.port import After, Nice, Phase, Request
 from headway.errors import CodeMissing, EngineAway, EngineRefused, LeaseLost
 from headway.forecast import Forecaster
 from headway.ledger.calls import scheduler_of
 from headway.ledger.records import RunRecord
+from headway.model.array import Array
 from headway.model.job import TrainingJob
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.run.on_engine import EngineAttempt
 from headway.scheduler.engine_jobs import EngineJobs
 from headway.scheduler.engine_queue import EngineQueue
+from headway.scheduler.limits import Gates
 from headway.settings import Settings
 from headway.site import Site
 from headway.testing.engine import POOL, FakeCluster, FakeEngine
@@ -307,6 +309,7 @@ def test_what_an_attempt_with_more_needs_is_foretold_once(
 ) -> None:
     follower.enqueue("r", *sh("sleep 300"), retries=1)
     follower.running("r")
+    follower.cluster.slots = 0
     foretold: list[Any] = []
     forecast = Forecaster.forecast
 
@@ -336,8 +339,7 @@ def test_another_submit_host_goes_on_with_the_jobs_of_one_that_was_removed(
     follower.cluster.slots = 1
     follower.running("a")
     follower.until(lambda: len(follower.cluster.entries()) == 2)
-    settings = follower.site.settings.model_copy(update={"home": tmp_path / "other"})
-    engine = FakeEngine(Place(settings.slurm_dir), "s", SystemClock())
+    engine = FakeEngine(Place(tmp_path / "other"), "s", SystemClock())
     engine.cluster = follower.cluster
     follower.jobs = EngineJobs(engine, follower.site)
     follower.queue = EngineQueue(follower.site, follower.jobs)
@@ -349,11 +351,11 @@ def test_another_submit_host_goes_on_with_the_jobs_of_one_that_was_removed(
     follower.cluster.slots = 4
     follower.running("b")
     (tmp_path / "go").touch()
-    for run_id in ("a", "b"):
-        exit_ = follower.ended(run_id).exit
-        assert exit_ is not None
-        assert "files on the shared folder" in exit_.message
-        assert (tmp_path / run_id).read_text() == "x\n"
+    for run_id in ("a", "b"):  # how their first attempts ended is in the other one's folder
+        run = follower.ended(run_id)
+        assert run.exit is not None
+        assert (run.exit.kind, run.attempt) == (ExitKind.OK, 2)
+        assert (tmp_path / run_id).read_text() == "x\nx\n"
 
 
 def test_what_another_attempt_has_by_now_is_none_of_this_one(follower: Follower) -> None:
@@ -375,12 +377,140 @@ def test_what_the_pool_cannot_have_is_refused_before_the_queue(follower: Followe
     assert not follower.cluster.entries()
 
 
-def test_a_run_that_follows_another_one_comes_after_it(follower: Follower) -> None:
-    follower.enqueue("a", *sh("sleep 1"))
-    follower.enqueue("b", *sh(":"), after={"run": "a", "when": "ok"})
+def test_a_run_follows_the_job_of_another_one_in_the_engines_own_queue(
+    follower: Follower, tmp_path: Path
+) -> None:
+    order = f"echo $HEADWAY_RUN_ID >> {tmp_path}/order"
+    follower.enqueue("a", *sh(f"sleep 1; {order}"))
+    follower.enqueue("b", *sh(order), after={"run": "a", "when": "ok"})
+    follower.enqueue("c", *sh(order), after={"run": "a", "when": "any"})
     follower.running("a")
-    assert "waits for run a" in follower.run("b").reason
-    assert follower.ended("b").exit.kind is ExitKind.OK  # type: ignore[union-attr]
+    follower.until(lambda: len(follower.cluster.entries()) == 2)
+    follows = follower.cluster.entries()[1].request
+    assert (follows.key, follows.parts) == ("b-1", (After("a-1"),))
+    follower.queue.run_pass()
+    assert "the end of another job" in follower.run("b").reason
+    assert "waits for run a" in follower.run("c").reason  # that may be tried again
+    for run_id in ("b", "c"):
+        assert follower.ended(run_id).exit.kind is ExitKind.OK  # type: ignore[union-attr]
+    assert (tmp_path / "order").read_text().split()[0] == "a"
+
+
+def array(follower: Follower, size: int, at_most: int | None, created: int) -> str:
+    """An array of which so many members have become runs."""
+    job = {
+        "name": "a", "owner": "o", "team": "t", "image": "i",
+        "command": ["sh", "-c", "echo {n} $HEADWAY_ARRAY_INDEX; sleep 1"],
+        "resources": {"cpus": 1, "host_memory": "64MiB"},
+    }  # fmt: skip
+    ledger = follower.site.ledger
+    found = ledger.arrays.add(
+        job, Array({"n": tuple(range(10, 10 + size))}, at_most=at_most), name="a", owner="o",
+        team="t", pool=POOL, queue="", key=None, submitted_at=ledger.now(),
+    )  # fmt: skip
+    for index in range(1, created + 1):
+        assert ledger.arrays.join(found.array_id, index, f"m{index}") is not None
+    return found.array_id
+
+
+@pytest.mark.parametrize("at_most", [None, 2])
+def test_members_of_an_array_are_handed_in_as_an_array_with_its_limit(
+    follower: Follower, at_most: int | None
+) -> None:
+    array_id = array(follower, size=5, at_most=at_most, created=4)
+    follower.queue.run_pass()
+    if at_most:
+        assert not follower.cluster.entries()
+        assert "all of its members" in follower.run("m1").reason
+    follower.site.ledger.arrays.join(array_id, 5, "m5")
+    most = 0
+
+    def all_ended() -> bool:
+        nonlocal most
+        running = [each for each in follower.cluster.entries() if each.phase is Phase.RUNNING]
+        most = max(most, len(running))
+        return all(follower.run(f"m{at}").state is RunState.ENDED for at in range(1, 6))
+
+    follower.until(all_ended)
+    assert most == (at_most or 4)
+    entries = follower.cluster.entries()
+    assert len(entries) == 5
+    assert len({each.engine_id for each in entries}) == (1 if at_most else 2)
+    for at in range(1, 6):
+        run = follower.run(f"m{at}")
+        assert run.exit is not None
+        assert run.exit.kind is ExitKind.OK
+        log = follower.site.settings.runs_dir / f"m{at}/log/attempt-1.log"
+        assert log.read_text() == f"{9 + at} {at}\n"
+    follower.queue.run_pass()
+    assert not [*follower.site.settings.slurm_dir.glob("*m*")]
+
+
+def test_a_follower_that_dies_with_an_array_in_its_hands_hands_it_in_once(
+    follower: Follower,
+) -> None:
+    array(follower, size=4, at_most=4, created=4)
+    hand_in = follower.jobs.engine._hand_in
+
+    def die(*words: Any) -> str:
+        hand_in(*words)
+        raise KeyboardInterrupt
+
+    follower.jobs.engine._hand_in = die  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        follower.queue.run_pass()
+    follower.begin_anew()
+    for at in range(1, 5):
+        assert follower.ended(f"m{at}").exit.kind is ExitKind.OK  # type: ignore[union-attr]
+    assert len(follower.cluster.entries()) == 4
+
+
+def test_what_an_engine_does_not_take_as_an_array_comes_one_by_one(follower: Follower) -> None:
+    array(follower, size=2, at_most=None, created=2)
+    hand_in = follower.jobs.engine._hand_in
+
+    def no_arrays(request: Request, *words: Any) -> str:
+        if request.parts:
+            raise EngineRefused("the fake", request.key, "Invalid job array specification")
+        return hand_in(request, *words)
+
+    follower.jobs.engine._hand_in = no_arrays  # type: ignore[method-assign]
+    for at in (1, 2):
+        assert follower.ended(f"m{at}").exit.kind is ExitKind.OK  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_who_follows_one_that_failed_waits_for_its_next_try_or_ends(
+    follower: Follower, retries: int
+) -> None:
+    once = 'test "$HEADWAY_ATTEMPT" = 2 || exec sleep 300'
+    follower.enqueue("a", *sh(once), retries=retries, stop_grace="1s")
+    follower.enqueue("b", *sh(":"), after={"run": "a", "when": "ok"})
+    follower.until(lambda: len(follower.cluster.entries()) == 2)
+    object.__setattr__(follower.cluster.entries()[0].request, "time_limit_s", 1.0)
+    exit_ = follower.ended("b").exit
+    assert exit_ is not None
+    if retries:
+        assert exit_.kind is ExitKind.OK
+        follows = [each.request.key for each in follower.cluster.entries()]
+        assert follows.count("b-1") == 2
+    else:
+        assert exit_.kind is ExitKind.CANCELLED
+        assert "which ended as timed_out" in exit_.message
+
+
+def test_a_queue_below_the_first_one_is_nice(follower: Follower) -> None:
+    gates = Gates(priorities={"default": -1, "urgent": 0})
+    ledger, now = follower.site.ledger, follower.site.ledger.now()
+    job = {"name": "j", "owner": "o", "team": "t", "image": "i", "command": ["true"]}
+    for queue, priority in gates.priorities.items():
+        ledger.runs.enqueue(
+            queue, job, name=queue, owner="o", team="t", pool=POOL, queue=queue,
+            priority=priority, submitted_at=now,
+        )  # fmt: skip
+    follower.queue.run_pass(gates)
+    asked = {each.request.name: each.request.parts for each in follower.cluster.entries()}
+    assert asked == {"urgent": (), "default": (Nice(1000),)}
 
 
 def test_the_queue_of_each_pool_hears_its_own_calls(follower: Follower) -> None:

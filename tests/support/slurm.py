@@ -7,9 +7,10 @@ import socket
 import stat
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -41,7 +42,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 _NODE = """\
 NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} \
-RealMemory={memory_mib} Gres=gpu:{gpus} State=UNKNOWN
+RealMemory={memory_mib} Gres=gpu:{kind}{gpus} State=UNKNOWN
 """
 
 
@@ -57,7 +58,14 @@ class Slurm:
     """A cluster of this machine alone; what its users and operators do there is a method here."""
 
     def __init__(
-        self, folder: Path, *, nodes: Sequence[str], cpus: int, memory_mib: int, gpus: int
+        self,
+        folder: Path,
+        *,
+        nodes: Sequence[str],
+        cpus: int,
+        memory_mib: int,
+        gpus: int,
+        gpu_types: Mapping[str, str],
     ) -> None:
         self._folder = folder
         self._nodes = nodes
@@ -69,7 +77,11 @@ class Slurm:
         self._key.write_bytes(os.urandom(1024))
         host = socket.gethostname().partition(".")[0]
         size = {"host": host, "cpus": cpus, "memory_mib": memory_mib, "gpus": gpus}
-        lines = [_NODE.format(name=node, port=_free_port(), **size) for node in nodes]
+        kinds = {node: f"{kind}:" for node, kind in gpu_types.items()}
+        lines = [
+            _NODE.format(name=node, kind=kinds.get(node, ""), port=_free_port(), **size)
+            for node in nodes
+        ]
         conf = _CONF.format(host=host, folder=folder, controller=_free_port())
         self._conf = folder / "slurm.conf"
         self._conf.write_text(conf.replace("PartitionName", "".join(lines) + "PartitionName"))
@@ -77,7 +89,11 @@ class Slurm:
             os.mknod(folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         files = f"File={folder}/gpu[0-{gpus - 1}]" if gpus else "Count=0"
         (folder / "gres.conf").write_text(
-            "".join(f"NodeName={node} Name=gpu {files}\n" for node in nodes)
+            "".join(
+                f"NodeName={node} Name=gpu {f'Type={kind} ' if kind else ''}{files}\n"
+                for node in nodes
+                for kind in [gpu_types.get(node, "")]
+            )
         )
         self.env = {**os.environ, "SLURM_CONF": str(self._conf)}
 
@@ -180,9 +196,12 @@ def slurm(
     *,
     nodes: Sequence[str] = ("n1",),
     gpus: int = 0,
+    gpu_types: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Slurm]:
     """A cluster of this machine alone while inside."""
-    cluster = Slurm(folder, nodes=nodes, cpus=cpus, memory_mib=memory_mib, gpus=gpus)
+    cluster = Slurm(
+        folder, nodes=nodes, cpus=cpus, memory_mib=memory_mib, gpus=gpus, gpu_types=gpu_types
+    )
     try:
         cluster.start()
         yield cluster
@@ -196,9 +215,12 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def two_nodes(folder: Path) -> Iterator[Slurm]:
-    """For a fixture: a cluster of two nodes with GPUs; its tests are skipped where none can be."""
+def two_nodes(folder: Path, gpu_types: Mapping[str, str] = MappingProxyType({})) -> Iterator[Slurm]:
+    """For a fixture: a cluster of two nodes with GPUs; its tests are skipped where none can be.
+
+    *gpu_types* says of which type those of a node are, by its name: n1 or n2.
+    """
     if missing := why_none():
         pytest.skip(missing)
-    with slurm(folder, cpus=2, nodes=("n1", "n2"), gpus=2) as cluster:
+    with slurm(folder, cpus=2, nodes=("n1", "n2"), gpus=2, gpu_types=gpu_types) as cluster:
         yield cluster
