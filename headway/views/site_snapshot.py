@@ -146,8 +146,10 @@ def standing_of(
     far = last if last is not None and last.attempt == record.attempt else None
     if far is not None and _nobody_can_say(record, far, now):
         return RunProgress(record, elapsed_s, None, far)
-    # As the queue has it, but of runs of other recipes, which people are not told of.
-    return RunProgress(record, elapsed_s, left_of(record, last, usual, now), far)
+    # As the queue has it, but of runs of other recipes, which people are not told of. Before the
+    # first word its program has not begun.
+    left = left_of(record, last, usual, now if far is not None else record.started_at)
+    return RunProgress(record, elapsed_s, left, far)
 
 
 def _nobody_can_say(record: RunRecord, far: ProgressSnapshot, now: datetime) -> bool:

@@ -35,6 +35,6 @@ def test_what_is_told_is_what_who_follows_it_knows(
     assert (now.remaining_s, now.remaining_low_s, now.remaining_high_s) == left
 
 
-def test_before_its_first_word_what_was_learnt_of_it_counts() -> None:
+def test_before_its_first_word_its_program_has_not_begun() -> None:
     now = standing_of(RUN, None, Usual([]), NOON + timedelta(seconds=2))
-    assert now.left == Span(6.0, 8.0, 10.0)
+    assert now.left == Span(8.0, 10.0, 12.0)
