@@ -42,24 +42,29 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 class Follower:
     """A queue, and rounds of it until something is so."""
 
+    pool = POOL
+
     def __init__(self, home: Path) -> None:
         settings = Settings(home=home, runtime="process", node="here")
         self.cluster = FakeCluster()
         node = Site(settings, SystemClock())
         join_site(node)
-        self.site = node.of_pool(POOL)
+        self.site = node.of_pool(self.pool)
         self.begin_anew()
         found = self.jobs.engine.inspect().pools
-        self.site.ledger.engines.keep("slurm", "here", [(POOL, found[0])])
+        self.site.ledger.engines.keep("slurm", "here", [(self.pool, found[0])])
 
     def begin_anew(self) -> None:
         """As after its process was killed."""
-        engine = FakeEngine(Place(self.site.settings.slurm_dir), "s", SystemClock())
-        engine.cluster = self.cluster
-        self.jobs = EngineJobs(engine, self.site)
+        self.jobs = EngineJobs(self.engine(), self.site)
         self.queue = EngineQueue(self.site, self.jobs)
         self.site.worker_token += "x"
         self.queue.contend(reaches_prefect=True)
+
+    def engine(self) -> Any:
+        engine = FakeEngine(Place(self.site.settings.slurm_dir), "s", SystemClock())
+        engine.cluster = self.cluster
+        return engine
 
     def enqueue(self, run_id: str, *command: str, **job: Any) -> None:
         document = {
@@ -71,7 +76,7 @@ class Follower:
             "resources": {"cpus": 1, "host_memory": "64MiB"},
         } | job
         self.site.ledger.runs.enqueue(
-            run_id, document, name=run_id, owner="o", team="t", pool=POOL, priority=0,
+            run_id, document, name=run_id, owner="o", team="t", pool=self.pool, priority=0,
             submitted_at=self.site.ledger.now(),
         )  # fmt: skip
 
@@ -81,7 +86,7 @@ class Follower:
     def until(self, so: Callable[[], object]) -> None:
         end_s = time.monotonic() + PATIENCE_S
         while not so():
-            assert time.monotonic() < end_s, self.site.ledger.runs.waiting(POOL)
+            assert time.monotonic() < end_s, self.site.ledger.runs.waiting(self.pool)
             self.queue.run_pass()
             time.sleep(0.05)
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_gang import MEET
 from tests.support.site import SLEEPER, LiveSite, live_site, wait_for
 from tests.support.slurm import Slurm, two_nodes
 
@@ -25,7 +24,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "slurm.md").read_text()
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    yield from two_nodes(tmp_path_factory.mktemp("slurm"), {"n1": "a100", "n2": "h100"})
+    yield from two_nodes(tmp_path_factory.mktemp("slurm"))
 
 
 @pytest.fixture(scope="module")
@@ -196,62 +195,6 @@ def test_what_it_cannot_have_is_refused_before_the_queue(site: LiveSite, tmp_pat
         done = site.run("submit", str(path), "--pool", POOL)
         assert done.returncode == 2
         assert said in done.stderr
-
-
-def test_gpus_of_a_type_are_asked_for_by_it(site: LiveSite, tmp_path: Path) -> None:
-    said = "echo $SLURMD_NODENAME has $CUDA_VISIBLE_DEVICES"
-    one = {"cpus": 1, "host_memory": "64MiB", "gpus": 1, "gpu_type": "H100"}
-    run_id = submitted(site, tmp_path, name="typed", command=["sh", "-c", said], resources=one)
-    assert until(site, run_id, "Completed", "Failed")["state"] == "Completed"
-    assert re.fullmatch(r"n2 has [01]\n", site.run("logs", run_id).stdout)
-    path = tmp_path / "job.json"
-    path.write_text(json.dumps(job(resources=one | {"gpu_type": "V100"})))
-    done = site.run("submit", str(path), "--pool", POOL)
-    assert done.returncode == 2
-    assert "its GPUs are a100, h100" in done.stderr
-
-
-def test_a_gang_is_one_allocation_whose_parts_meet(
-    site: LiveSite, cluster: Slurm, tmp_path: Path
-) -> None:
-    run_id = submitted(
-        site, tmp_path, name="pair", command=["python3", "-c", MEET, "1"],
-        resources={"cpus": 1, "host_memory": "64MiB", "nodes": 2},
-    )  # fmt: skip
-    assert until(site, run_id, "Completed", "Failed")["state"] == "Completed"
-    assert site.run("logs", run_id).stdout == "heard rank 1 of 2\n"
-    jobs = cluster.ask("squeue", "-h", "--states=all", "--name=pair", "-o", "%D")
-    assert jobs.split() == ["2"]
-
-
-def test_a_chain_waits_in_slurms_own_queue(site: LiveSite, cluster: Slurm, tmp_path: Path) -> None:
-    first = submitted(site, tmp_path, name="first", command=["sleep", "15"])
-    second = submitted(site, tmp_path, name="second", after={"run": first, "when": "ok"})
-    depends = "squeue", "-h", "--name=second", "-o", "%E"
-    wait_for(lambda: "afterok" in cluster.ask(*depends), lambda: follower_log(site))
-    said_of(site, second, "the end of another job")
-    assert until(site, second, "Completed", "Failed", "Cancelled")["state"] == "Completed"
-    ends = [site.show(run_id)["ended_at"] for run_id in (first, second)]
-    assert ends == sorted(ends)
-
-
-def test_an_array_is_one_job_array_with_its_limit(
-    site: LiveSite, cluster: Slurm, tmp_path: Path
-) -> None:
-    path = tmp_path / "job.json"
-    many = {"parameters": {"n": "1..6"}, "at_most": 2}
-    path.write_text(json.dumps(job(name="many", command=["sleep", "{n}"], array=many)))
-    assert site.run("submit", str(path), "--pool", POOL).returncode == 0
-    ids: set[str] = set()
-
-    def all_ended() -> bool:
-        running = cluster.ask("squeue", "-h", "--array", "--name=many", "-t", "R", "-o", "%F")
-        assert len(running.split()) <= 2
-        ids.update(running.split())
-        return json.loads(site.run("show", "many", "--json").stdout)["ended_well"] == 6
-
-    wait_for(all_ended, lambda: f"{site.run('show', 'many')}\n{follower_log(site)}")
-    assert len(ids) == 1
 
 
 def test_a_run_of_prefects_own_command_goes_there_too(site: LiveSite) -> None:

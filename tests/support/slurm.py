@@ -34,6 +34,7 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 ReturnToService=2
+MaxJobCount=30000
 MpiDefault=none
 GresTypes=gpu
 SlurmdParameters=config_overrides

@@ -1,0 +1,122 @@
+"""What has a counterpart is handed over: arrays, chains, gangs and GPUs in a real Slurm's queue."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.engine.place import Place
+from headway.engine.slurm import SlurmEngine
+from headway.model.array import Array
+from headway.model.run import ExitKind, RunState
+from tests.integration.test_engine_queue import Follower, often, sh
+from tests.integration.test_gang import MEET
+from tests.support.postgresql import with_ledger
+from tests.support.slurm import Slurm, two_nodes
+
+pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("often")]
+__all__ = ["often"]
+
+
+class OnSlurm(Follower):
+    pool = "all"
+
+    def engine(self) -> Any:
+        return SlurmEngine(Place(self.site.settings.slurm_dir), "s", SystemClock())
+
+    def log(self, run_id: str) -> str:
+        return (self.site.settings.runs_dir / run_id / "log/attempt-1.log").read_text()
+
+    def ends_well(self, run_id: str) -> None:
+        exit_ = self.ended(run_id).exit
+        assert exit_ is not None
+        assert exit_.kind is ExitKind.OK, exit_
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    yield from two_nodes(tmp_path_factory.mktemp("slurm"), {"n1": "a100", "n2": "h100"})
+
+
+@pytest.fixture
+def follower(tmp_path: Path, cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[OnSlurm]:
+    monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
+    found = OnSlurm(with_ledger(tmp_path))
+    yield found
+    cluster.ask("scancel", "--me")
+    found.site.ledger.close()
+
+
+def test_gpus_of_a_type_are_asked_for_by_it(follower: OnSlurm) -> None:
+    one = {"cpus": 1, "host_memory": "64MiB", "gpus": 1, "gpu_type": "H100"}
+    follower.enqueue("g", *sh("echo $SLURMD_NODENAME has $CUDA_VISIBLE_DEVICES"), resources=one)
+    follower.enqueue("v", *sh(":"), resources=one | {"gpu_type": "V100"})
+    follower.ends_well("g")
+    assert re.fullmatch(r"n2 has [01]\n", follower.log("g"))
+    exit_ = follower.ended("v").exit
+    assert exit_ is not None
+    assert exit_.kind is ExitKind.REFUSED
+    assert "its GPUs are a100, h100" in exit_.message
+
+
+def test_a_gang_is_one_allocation_whose_parts_meet(follower: OnSlurm, cluster: Slurm) -> None:
+    two = {"cpus": 1, "host_memory": "64MiB", "nodes": 2}
+    follower.enqueue("pair", "python3", "-c", MEET, "1", resources=two, launch="torch")
+    follower.ends_well("pair")
+    assert follower.log("pair") == "heard rank 1 of 2\n"
+    jobs = cluster.ask("squeue", "-h", "--states=all", "--name=pair", "-o", "%D")
+    assert jobs.split() == ["2"]
+
+
+def test_a_chain_waits_in_slurms_own_queue(follower: OnSlurm, cluster: Slurm) -> None:
+    follower.enqueue("first", *sh("sleep 5; exit 0"))
+    follower.enqueue("then", *sh(":"), after={"run": "first", "when": "ok"})
+    follower.until(lambda: "afterok" in cluster.ask("squeue", "-h", "--name=then", "-o", "%E"))
+    follower.until(lambda: "the end of another job" in follower.run("then").reason)
+    follower.ends_well("then")
+    first, then = follower.run("first"), follower.run("then")
+    assert first.ended_at is not None
+    assert then.ended_at is not None
+    assert first.ended_at <= then.ended_at
+
+
+def test_who_follows_one_that_failed_never_starts(follower: OnSlurm, cluster: Slurm) -> None:
+    follower.enqueue("fails", *sh("sleep 3; exit 1"))
+    follower.enqueue("vain", *sh(":"), after={"run": "fails", "when": "ok"})
+    follower.until(lambda: cluster.ask("squeue", "-h", "--name=vain"))
+    exit_ = follower.ended("vain").exit
+    assert exit_ is not None
+    assert exit_.kind is ExitKind.CANCELLED
+    assert "which ended as failed" in exit_.message
+
+
+def test_an_array_is_one_job_array_with_its_limit(follower: OnSlurm, cluster: Slurm) -> None:
+    ledger = follower.site.ledger
+    job = {
+        "name": "many", "owner": "o", "team": "t", "image": "i",
+        "command": ["sh", "-c", "echo {n}; sleep 1"],
+        "resources": {"cpus": 1, "host_memory": "64MiB"},
+    }  # fmt: skip
+    array = ledger.arrays.add(
+        job, Array({"n": tuple(range(1, 7))}, at_most=2), name="many", owner="o", team="t",
+        pool="all", queue="", key=None, submitted_at=ledger.now(),
+    )  # fmt: skip
+    runs = [f"m{index}" for index in range(1, 7)]
+    for index, run_id in enumerate(runs, 1):
+        ledger.arrays.join(array.array_id, index, run_id)
+    ids: set[str] = set()
+
+    def all_ended() -> bool:
+        running = cluster.ask("squeue", "-h", "--array", "--name=many", "-t", "R", "-o", "%F")
+        assert len(running.split()) <= 2
+        ids.update(running.split())
+        return all(follower.run(run_id).state is RunState.ENDED for run_id in runs)
+
+    follower.until(all_ended)
+    assert len(ids) == 1
+    for index, run_id in enumerate(runs, 1):
+        follower.ends_well(run_id)
+        assert follower.log(run_id) == f"{index}\n"
