@@ -53,6 +53,7 @@ class Forecaster:
         self._site = site
         self._usual: dict[str | None, Usual] = {}
         self._recent: dict[tuple[str, str | None], list[Trace]] = {}
+        self._known: dict[str, NodeRecord | None] = {}
 
     @cached_property
     def nodes(self) -> list[NodeRecord]:
@@ -332,18 +333,21 @@ class Forecaster:
         """Product name of the GPUs of *lease*; ``cpu`` without any, empty where they differ."""
         if not lease.gpus:
             return "cpu"
-        node, held = self._node(lease.node), {grant.uuid for grant in lease.gpus}
-        gpus = node.capacity.gpus if node is not None else ()
+        known, held = self._node(lease.node), {grant.uuid for grant in lease.gpus}
+        gpus = known.node.capacity.gpus if known is not None else ()
         names = {gpu.name for gpu in gpus if gpu.uuid in held}
         return names.pop() if len(names) == 1 else ""
 
     def cost(self, demand: Demand, runtime_s: float, *, nodes: int) -> float | None:
         """Price of *runtime_s* with what *demand* holds of *nodes* such as this one."""
         here = self._node(self._site.settings.node)
-        return None if here is None else nodes * _price(here, demand, runtime_s)
+        return None if here is None else nodes * _price(here.node, demand, runtime_s)
 
-    def _node(self, name: str) -> Node | None:
-        return next((each.node for each in self.nodes if each.node.name == name), None)
+    def _node(self, name: str) -> NodeRecord | None:
+        """Its row alone: those of a large site, with what each read last, take long to read."""
+        if name not in self._known:
+            self._known[name] = self._site.ledger.nodes.get(name)
+        return self._known[name]
 
 
 _UNKNOWN_BYTES = 1 << 50

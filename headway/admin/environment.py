@@ -46,6 +46,8 @@ def site_environment(settings: Settings) -> dict[str, str]:
         # themselves are removed by the settings of `headway prune`.
         "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,orphans",
         "PREFECT_CLI_PROMPT": "false",
+        # The server takes as long for a line as for many, and has those of all runs to take.
+        "PREFECT_LOGGING_TO_API_BATCH_INTERVAL": "5",
         # A page of another site may neither ask nor read; the UI asks where it came from,
         # by whichever of the machine's names that was.
         "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",

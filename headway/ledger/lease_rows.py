@@ -9,7 +9,7 @@ from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.ledger.codec import record
-from headway.ledger.columns import Value, among, now
+from headway.ledger.columns import Value, among, db_now
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, NodeRow
 from headway.model.lease import GpuGrant, Lease
 
@@ -73,7 +73,7 @@ def release_all(session: Session, *which: ColumnElement[bool] | bool) -> Sequenc
     rows = session.exec(query.with_for_update()).all()
     # The ports' rows go, so that the unique constraint guards live ones only.
     if ids := [row.lease_id for row in rows]:
-        moment = now(session)
+        moment: Any = db_now()
         for row in rows:
             row.released_at = moment
         session.exec(delete(LeasePortRow).where(col(LeasePortRow.lease_id).in_(ids)))

@@ -25,7 +25,7 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
         return attempt.lease
     if attempt.lease is None:
         return Wait(Resource.TURN, "its claim was given back before its flow process began")
-    record, rank, forecaster = attempt.record, attempt.is_rank, attempt.forecaster
+    record, rank, forecaster = attempt.taken_up, attempt.is_rank, attempt.forecaster
     said = forecast(attempt, record, forecaster, attempt.lease)
     if said != (record.prediction, record.demand):
         attempt.site.ledger.runs.predict(attempt.fence, *said)
@@ -50,7 +50,7 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
         about = forecaster.gpu_type(answer)
         # It may have been given another GPU after all.
         if about not in ("", "cpu", attempt.prediction.gpu_type):
-            attempt.prediction, _ = forecast(attempt, attempt.record, forecaster, answer)
+            attempt.prediction, _ = forecast(attempt, record, forecaster, answer)
             attempt.site.ledger.runs.predict(attempt.fence, attempt.prediction, demand)
     return answer
 

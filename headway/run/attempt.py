@@ -466,9 +466,10 @@ class Attempt(NodeAttempt):
         forget_gang_folder(self)
         if not self.is_rank and self.job.launch.starts_others:
             self.site.ledger.gang_asks.forget(self.run_id, self.number)
-        newer = self.site.ledger.leases.of_run(self.run_id)
-        if newer is None or newer.node != self.site.settings.node or newer.fence == self.fence:
-            self.site.cache.release(self.run_id)
+        if self.job.data:
+            newer = self.site.ledger.leases.of_run(self.run_id)
+            if newer is None or newer.node != self.site.settings.node or newer.fence == self.fence:
+                self.site.cache.release(self.run_id)
         self.site.ledger.leases.release(self.fence)
         exit_ = self.record.exit
         if exit_ is not None and exit_.kind is ExitKind.OK:

@@ -117,7 +117,7 @@ class NodeAttempt:
         """
         self.site = site
         self.run_id = run_id
-        record = self._as_taken_up = self.record
+        record = self.taken_up = self.record
         job = job_from_document(record.job)
         # Where its claim was given back it is that of the smallest, and does not begin.
         self.size = (record.size or job.sizes[0]) if job.is_elastic else None
@@ -277,7 +277,7 @@ class NodeAttempt:
 
     def membership(self) -> Membership | None:
         """Which member of which array it is, or its gang; None for a run of its own."""
-        record = self._as_taken_up
+        record = self.taken_up
         if record.gang_id is not None:
             record = self.site.ledger.runs.get(record.gang_id)
         if record.array_id is None or record.array_index is None:

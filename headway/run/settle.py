@@ -149,6 +149,8 @@ def settle(attempt: NodeAttempt, followed: Followed, kept: str = "") -> tuple[Ex
         if gpu_type and learnt is not None:
             trace = trace_of(attempt, exit_, demand, learnt, gpu_type, started_at=record.started_at)
             attempt.site.ledger.traces.learn(attempt.fence, trace)
+    if exit_.kind is ExitKind.OK:
+        return conclude_attempt(attempt, exit_, measured), measured
     held = [grant.memory_bytes for grant in attempt.lease.gpus] if attempt.lease else []
     had = Had(
         demand,
@@ -170,12 +172,14 @@ def conclude_attempt(
         attempt: The attempt.
         exit_: How it ended.
         measured: What it used; None where it ended before its container did.
-        had: What it had; None in the same case.
+        had: What it had; None in the same case, and where it ended well.
 
     Returns:
         The exit, with what follows; another one where the run was ended meanwhile.
     """
     runs, run_id = attempt.site.ledger.runs, attempt.run_id
+    if exit_.kind is ExitKind.OK:
+        return runs.finish(attempt.fence, exit_, measured or Measurement())
     before = attempt.site.ledger.attempts.failures([run_id]).get(run_id, Failures())
     found = conclude(AttemptEnd(exit_, attempt.job.retries, before, attempt.override, had))
     if isinstance(found, Ended):
@@ -218,7 +222,8 @@ def _told(attempt: NodeAttempt, exit_: Exit) -> Exit:
     site = attempt.site
     warnings = site.ledger.warnings.of_run(attempt.run_id, attempt.number)
     gpus = [grant.uuid for grant in attempt.lease.gpus]
-    return exit_told(exit_, warnings, lost_here(site), gpus)
+    may_be_lost = warnings or exit_.kind is not ExitKind.OK
+    return exit_told(exit_, warnings, lost_here(site) if may_be_lost else {}, gpus)
 
 
 def _measured(

@@ -34,6 +34,8 @@ SEAMS = (
         "observe_flow_run_suspension",
         "BaseFlowRunEngine.setup_flow_run_suspension_request",
     ),
+    # Written to, in flows/: what a run's events name is not asked for.
+    Seam("prefect.events.related", "RESOURCE_CACHE", "related_resources_from_run_context"),
     # Replaced, in flows/: certificates are read once.
     Seam("prefect.client.orchestration", "ssl", "PrefectClient.__init__"),
     # Replaced, in flows/: no storage that is named in Prefect's API.
