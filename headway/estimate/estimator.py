@@ -49,8 +49,6 @@ class Estimators:
     """Who was to predict what; None before the first tournament."""
     teams: Mapping[str, "Estimators"] = field(default_factory=dict)
     """By team what its own runs teach, with what all may know; any other knows the latter alone."""
-    figures: Mapping[str, float] = field(default_factory=dict)
-    """Its errors, as measured when it was compared with the one before."""
     tables: Annotated[InstanceOf[Tables], Field(exclude=True)] = field(default_factory=shipped)
     """Facts of GPUs and networks; not kept with a version."""
 

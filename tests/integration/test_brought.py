@@ -18,7 +18,7 @@ SECONDS = np.array([1.0, 2.0, 3.0, 4.0, 8.0, 16.0])
 SPLITS = [(np.array([0, 1, 2, 3]), np.array([4, 5])), (np.array([2, 3, 4, 5]), np.array([0, 1]))]
 
 PACKAGE = """
-import os, socket
+import os, socket, time
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -42,6 +42,12 @@ class Nonsense(Twice):
 class Hangs(Twice):
     def fit(self, X, y):
         while True: pass
+
+class Slow(Twice):
+    def predict_quantiles(self, X, q=(0.1, 0.5, 0.9)):
+        before_s = time.process_time()
+        while time.process_time() < before_s + 2.5: pass
+        return super().predict_quantiles(X, q)
 
 class Eats(Twice):
     def fit(self, X, y):
@@ -72,7 +78,7 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BroughtEstimator
     folder = tmp_path / "site"
     (folder / "theirs-1.0.dist-info").mkdir(parents=True)
     (folder / "theirs.py").write_text(PACKAGE)
-    classes = ("Twice", "Trees", "Nonsense", "Hangs", "Eats", "Looks", "Calls")
+    classes = ("Twice", "Trees", "Nonsense", "Hangs", "Eats", "Looks", "Calls", "Slow")
     points = "\n".join(f"{each.lower()} = theirs:{each}" for each in classes)
     (folder / "theirs-1.0.dist-info" / "METADATA").write_text("Name: theirs\nVersion: 1.0\n")
     (folder / "theirs-1.0.dist-info" / "entry_points.txt").write_text(
@@ -88,7 +94,16 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BroughtEstimator
 
 
 def test_what_is_installed_is_named(brought: BroughtEstimators) -> None:
-    assert [*brought.names()] == ["calls", "eats", "hangs", "looks", "nonsense", "trees", "twice"]
+    assert [*brought.names()] == [
+        "calls",
+        "eats",
+        "hangs",
+        "looks",
+        "nonsense",
+        "slow",
+        "trees",
+        "twice",
+    ]
 
 
 @pytest.mark.parametrize("name", ["twice", "trees"])
@@ -132,3 +147,10 @@ def test_what_it_has_learnt_comes_without_code(
     assert opened(data).predict_quantiles(X)[0].tolist() == [1.75, 3.5, 7.0]
     assert brought.learn("calls", X, SECONDS) is None
     assert "system" in caplog.text
+
+
+def test_what_the_gateway_would_wait_for_has_learnt_nothing(
+    brought: BroughtEstimators, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert brought.learn("slow", X, SECONDS) is None
+    assert "to predict 6 rows" in caplog.text

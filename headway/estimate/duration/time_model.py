@@ -123,18 +123,13 @@ class TimeModel:
         usual = self.stretches[""]
         stretch = [max([usual, *(self.stretches.get(n, usual) for n in each)]) for each in new]
         unknown = [sum(NEVER_COMPARED[n] for n in each if n not in self.stretches) for each in new]
-        half = np.array(stretch) * deviation
-        half = np.hypot(np.hypot(half, unknown), self._guessed(configurations, x))
+        guessed = [
+            _GUESSED * (c.gpu_is_guessed and "gpu_type" in each)
+            for c, each in zip(configurations, new, strict=True)
+        ]
+        half = np.hypot(np.hypot(np.array(stretch) * deviation, unknown), guessed)
         reach = ndtri(np.asarray(q, dtype=np.float64)) / ndtri(SPAN[-1])
         return np.asarray(np.exp(mean[:, None] + half[:, None] * reach), dtype=np.float64)
-
-    def _guessed(self, configurations: Sequence[Configuration], x: Floats) -> Floats:
-        """Half-width for GPUs that no trace had and no data sheet says anything of."""
-        if "gpu_type" not in self.encoder.categories:
-            return np.array([_GUESSED * c.gpu_is_guessed for c in configurations])
-        column = list(self.encoder.categories).index("gpu_type")
-        guessed = np.array([c.gpu_is_guessed for c in configurations])
-        return np.asarray(_GUESSED * (guessed & (x[:, column] == UNSEEN)), dtype=np.float64)
 
     def _new(self, configuration: Configuration) -> list[str]:
         """What no trace had; the widest interval that any of it calls for is given."""

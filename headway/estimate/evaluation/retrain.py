@@ -4,7 +4,7 @@ What wins is then refitted on everything. The versions before it are kept.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar, cast
@@ -111,7 +111,5 @@ def retrain(
     if not verdict.promoted:
         return Refit(len(usable), verdict, champion.version, met, named)
     version = 1 + max(map(store.version_of, store.versions(models_dir)), default=0)
-    winner = learnt(usable, version)
-    figures = asdict(verdict.challenger) if verdict.challenger else {}
-    store.save(replace(winner, figures=figures), models_dir)
+    store.save(learnt(usable, version), models_dir)
     return Refit(len(usable), verdict, version, met, named)
