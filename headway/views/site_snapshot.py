@@ -154,7 +154,7 @@ def standing_of(
 
 def _nobody_can_say(record: RunRecord, far: ProgressSnapshot, now: datetime) -> bool:
     """Whether who follows it says that its rest is not known, or said a time that is over."""
-    if far.high_s is not None:
-        return (now - far.at).total_seconds() >= far.high_s
+    if far.remaining_s is not None:
+        return far.high_s is not None and (now - far.at).total_seconds() >= far.high_s
     said = record.prediction
     return (said is not None and said.told is not None) or far.done_frac is not None

@@ -20,13 +20,14 @@ FAR = ProgressSnapshot("b", RUN.attempt, NOON + timedelta(seconds=60), 60.0)
     ("far", "left"),
     [
         (replace(FAR, done_frac=0.5, remaining_s=9.0, low_s=5.0, high_s=20.0), (8.0, 4.0, 19.0)),
+        (replace(FAR, done_frac=0.5, remaining_s=9.0), (8.0, 8.0, 8.0)),
         (replace(FAR, done_frac=0.5, remaining_s=9.0, low_s=0.0, high_s=9.0), (None, 0.0, 8.0)),
         # It was told a twentieth of its age where nothing is known, and for as long as it lasted.
         (FAR, (None, None, None)),
         (replace(FAR, done_frac=1.0), (None, None, None)),
         (replace(FAR, done_frac=0.9, remaining_s=0.4, low_s=0.3, high_s=0.5), (None, None, None)),
     ],
-    ids=["all", "at most", "outlasted", "goes on", "over"],
+    ids=["all", "middle alone", "at most", "outlasted", "goes on", "over"],
 )
 def test_what_is_told_is_what_who_follows_it_knows(
     far: ProgressSnapshot, left: tuple[float | None, ...]
