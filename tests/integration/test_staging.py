@@ -70,7 +70,7 @@ def sha256(path: Path) -> str:
 
 
 def leftovers(cache: DataCache) -> list[str]:
-    return [path.name for path in (cache._folders._root / "tmp").iterdir()]
+    return [path.name for path in (cache._folders.root / "tmp").iterdir()]
 
 
 def test_a_file_is_copied_checked_and_read_only(stage: Stage, flights: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_wrong_checksum_keeps_nothing(
     assert wrong.value.found == sha256(flights)
     assert leftovers(cache) == []
     assert index.list("n") == []
-    assert list((cache._folders._root / "sets").iterdir()) == []
+    assert list((cache._folders.root / "sets").iterdir()) == []
 
 
 def test_far_more_than_declared_stops_early(
@@ -372,12 +372,12 @@ def test_sweeping_removes_what_nobody_records(
     stage: Stage, cache: DataCache, index: MemoryIndex, flights: Path
 ) -> None:
     staged = stage(flights)
-    (cache._folders._root / "tmp" / ("a" * 64 + ".dead")).mkdir()
+    (cache._folders.root / "tmp" / ("a" * 64 + ".dead")).mkdir()
     assert cache.sweep() == 1
     assert staged.path.exists()
     cache.release("r1")
     index.remove("n", index.list("n")[0].key)
     assert cache.sweep() == 1
     assert not staged.path.exists()
-    assert not any((cache._folders._root / "locks").iterdir())
-    shutil.rmtree(cache._folders._root)
+    assert not any((cache._folders.root / "locks").iterdir())
+    shutil.rmtree(cache._folders.root)

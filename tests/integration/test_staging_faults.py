@@ -182,8 +182,8 @@ def test_cleaning_up_never_takes_what_another_has(tmp_path: Path) -> None:
     assert wrong == []
     cache = caches[0]
     stored = {folder.name for folder in cache._folders.sets.iterdir()}
-    assert stored == {each.key for each in cache._index.list("n")}
-    assert sum(each.size_bytes for each in cache._index.list("n")) <= budget
+    assert stored == {each.key for each in cache.index.list("n")}
+    assert sum(each.size_bytes for each in cache.index.list("n")) <= budget
     assert not Partial.found_in(cache._folders.tmp)
 
 
