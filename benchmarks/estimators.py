@@ -45,7 +45,7 @@ from headway.estimate.regressors import Estimator
 from headway.estimate.trace_files import parse
 from headway.model.trace import Trace
 from headway.units import format_size
-from headway.views.figures import told
+from headway.views.tables import told
 
 GAVEL = Path(__file__).parents[1] / "tests" / "data" / "runtime-gavel.csv"
 PARTS = ("folds", "gpu_type", "gpus", "network", "curve", "speed", "grid", "speed_up", "night")

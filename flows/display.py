@@ -22,8 +22,8 @@ from headway.model.session import session_link
 from headway.profile.text import rows, summary
 from headway.run.follow import Watched
 from headway.units import format_duration
-from headway.views.progress_text import BY_OTHERS, left_text, place_text, unknown_text
 from headway.views.run_document import comparison
+from headway.views.tables import BY_OTHERS, left_text, place_text, unknown_text
 
 _UPDATE_EVERY_S = 2.0
 

@@ -20,7 +20,7 @@ from headway.ledger.database import Connections
 from headway.model.trace import Trace
 from headway.site import Site, as_ids, current_site
 from headway.this_node import OPERATORS_TEAM
-from headway.views.figures import told
+from headway.views.tables import told
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

@@ -8,7 +8,7 @@ from typing import NoReturn
 from headway.admin.environment import check_connection, site_environment
 from headway.admin.processes import start_guard, worker_command
 from headway.admin.register import make_pool, register
-from headway.admin.serving import become
+from headway.admin.up import become
 from headway.clock import SystemClock
 from headway.credentials import note_gateway, noted_gateway
 from headway.durable import replace_file

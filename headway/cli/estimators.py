@@ -13,7 +13,7 @@ from headway.errors import InvalidInput
 from headway.estimate import store
 from headway.estimate.kinds import TOURNAMENT
 from headway.model.trace import Trace
-from headway.views.figures import told
+from headway.views.tables import told
 
 
 @click.group(invoke_without_command=True)

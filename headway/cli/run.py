@@ -6,27 +6,19 @@ from pathlib import Path
 
 import click
 
+from headway.cli import submit
 from headway.cli.arrays import array_of
 from headway.cli.completion import RUN
 from headway.cli.inputs import open_client, overrides
 from headway.cli.output import as_json, say
-from headway.cli.submit import (
-    NEWEST,
-    Environment,
-    Place,
-    environment_options,
-    hand_in,
-    place_options,
-    tell,
-    with_code,
-)
+from headway.cli.submit import Environment, Place
 from headway.model.job_text import read_job
 
 
 @click.command()
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@environment_options
+@submit.environment_options
 @click.option("--gpus", default="0", help="GPUs, 2; or a range, 2-8: as many as pay.")
 @click.option("--name", help="Of the run; the program's when left out.")
 @click.option(
@@ -44,7 +36,7 @@ from headway.model.job_text import read_job
 )
 @click.option("--at-most", type=click.IntRange(1), help="Members of the array that run at once.")
 @overrides
-@place_options
+@submit.place_options
 @click.option("-d", "--detach", is_flag=True, help="Do not follow it: print its id.")
 @as_json
 def run(
@@ -78,10 +70,10 @@ def run(
     read = read_job(json.dumps(document), filename="command line", overrides=overrides)
     array = array_of(read, parameters, at_most)
     with open_client() as client:
-        made = hand_in(client, with_code(client, read.job.document()), array, **place)
-        if environment["python"] == NEWEST and not machine:
+        made = submit.hand_in(client, submit.with_code(client, read.job.document()), array, **place)
+        if environment["python"] == submit.NEWEST and not machine:
             say(f"in {made['image']}, the newest Python that its nodes have; --image names another")
-        tell(client, made, watch=not detach, machine=machine)
+        submit.tell(client, made, watch=not detach, machine=machine)
 
 
 @click.command()
@@ -94,7 +86,7 @@ def rerun(*, run_: str, overrides: tuple[str, ...], watch: bool, machine: bool) 
     with open_client() as client:
         job = dict(client.run(run_)["job"]) | {"owner": ""}
         read = read_job(json.dumps(job), filename=f"run {run_}", overrides=overrides)
-        tell(client, client.submit(read.job.document()), watch=watch, machine=machine)
+        submit.tell(client, client.submit(read.job.document()), watch=watch, machine=machine)
 
 
 def _command(program: str, arguments: tuple[str, ...], workdir: Path) -> list[str]:

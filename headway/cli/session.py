@@ -6,19 +6,11 @@ from typing import Any
 
 import click
 
+from headway.cli import submit
 from headway.cli.completion import RUN
 from headway.cli.inputs import open_client, overrides
 from headway.cli.output import as_json, say
-from headway.cli.submit import (
-    INTERRUPTED,
-    NEWEST,
-    Environment,
-    Place,
-    environment_options,
-    place_options,
-    tell,
-    with_code,
-)
+from headway.cli.submit import Environment, Place
 from headway.client import Client
 from headway.client.ways import Forward, run_command
 from headway.clock import SystemClock
@@ -58,14 +50,14 @@ _STARTING_S = 10.0
 @click.command()
 @click.argument("kind", metavar="[jupyter|shell|[PORT] -- PROGRAM …]", default="jupyter")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@environment_options
+@submit.environment_options
 @click.option("--gpus", type=click.IntRange(0, 1024), default=0, help="GPUs.")
 @click.option("--idle", help="Ends unused after so long, such as 30min; the site's by default.")
 @click.option("--for", "limit", default="8h", show_default=True, help="Ends after so long anyway.")
 @click.option("--name", help="Of the run; what it starts when left out.")
 @click.option("--user-folder", is_flag=True, help="With the folders that you keep on the node.")
 @overrides
-@place_options
+@submit.place_options
 @click.option("-d", "--detach", is_flag=True, help="Do not follow it: print its id.")
 @as_json
 def session(
@@ -90,7 +82,7 @@ def session(
     else, to its page once it runs. It is ended when nobody has used it for a while. With shell
     you get one there, and the session ends with it.
     """
-    bare = environment["python"] == NEWEST and not environment["requirements"]
+    bare = environment["python"] == submit.NEWEST and not environment["requirements"]
     if kind == "jupyter" and bare:
         raise click.UsageError("give --image or --requirements: what has Jupyter in it")
     document = {
@@ -105,10 +97,10 @@ def session(
     document |= {"name": name} if name else {}
     read = read_job(json.dumps(document), filename="command line", overrides=overrides)
     with open_client() as client:
-        job = with_code(client, read.job.document())
+        job = submit.with_code(client, read.job.document())
         made = client.submit(job, **place)
         is_shell = job["session"]["shell"]
-        tell(client, made, watch=not (detach or is_shell), machine=machine)
+        submit.tell(client, made, watch=not (detach or is_shell), machine=machine)
         short = made["run_id"][:8]
         if detach and not (is_shell or machine):
             say(f"`headway forward {short}` leads a port of this machine there")
@@ -161,7 +153,7 @@ def _shell_in(client: Client, run_id: str, back: str) -> int:
         say(f"the session goes on until nobody has used it for a while; {back}", err=True)
         if isinstance(error, GatewayUnreachable):
             raise
-        return INTERRUPTED
+        return submit.INTERRUPTED
     say(state_line(view), err=True)
     return outcome(view["state"])
 

@@ -7,8 +7,7 @@ import click
 from headway.admin.demo import run_demo
 from headway.admin.down import AtDown, take_down
 from headway.admin.engines import lead_to_engine
-from headway.admin.serving import serve_part, serve_scheduler, serve_site
-from headway.admin.up import bring_up
+from headway.admin.up import bring_up, serve_part, serve_scheduler, serve_site
 from headway.cli.inputs import agreed, this_site
 from headway.cli.output import as_json, print_json, say, silent
 

@@ -1,14 +1,17 @@
 """Commands about who may come in at the gateway, and who did what: user, audit."""
 
+from datetime import datetime
+from typing import Any
+
 import click
 
 from headway.cli.inputs import DURATION, this_site
 from headway.cli.output import Columns, Json, as_json, print_json, print_rows, say, told_by
 from headway.gateway import tokens
 from headway.gateway.certificate import site_certificate
-from headway.model.access import Scope
+from headway.model.access import AccessToken, AuditEntry, Scope
 from headway.this_node import os_user
-from headway.views.access_document import audit_view, token_view
+from headway.views.fields import fields, iso_time
 
 _SCOPES = ("watch", "submit", "operate")
 _TOKENS: Columns = {
@@ -107,3 +110,23 @@ def audit(limit: int, actor: str, subject: str) -> list[Json]:
     """Who did what, newest first: tokens, nodes, settings."""
     entries = this_site().ledger.audit_log.newest(limit, actor=actor, subject=subject)
     return [audit_view(entry) for entry in entries]
+
+
+def token_view(token: AccessToken, now: datetime) -> dict[str, Any]:
+    """One token, as `headway user list --json` prints it: never the token itself."""
+    state = "valid" if token.is_valid(now) else "revoked" if token.revoked_at else "expired"
+    return {
+        "token_id": token.token_id,
+        "user": token.user,
+        "team": token.team,
+        "scopes": sorted(scope.value for scope in token.scopes),
+        "state": state,
+        "made_at": iso_time(token.made_at),
+        "expires_at": iso_time(token.expires_at),
+        "revoked_at": iso_time(token.revoked_at),
+    }
+
+
+def audit_view(entry: AuditEntry) -> dict[str, Any]:
+    """One act, as `headway audit --json` prints it."""
+    return fields(entry, "at", "actor", "act", "subject", "details")

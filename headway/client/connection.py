@@ -7,18 +7,10 @@ from urllib.parse import quote
 
 import httpx
 
+from headway import errors
 from headway.clock import Clock
 from headway.credentials import Address
-from headway.errors import (
-    CertificateRefused,
-    EndUntold,
-    GatewayRefused,
-    GatewayUnreachable,
-    HeadwayError,
-    InvalidInput,
-    RunUnknown,
-    shown,
-)
+from headway.errors import HeadwayError, InvalidInput, shown
 from headway.model.strict_json import write_strict
 from headway.pinning import refused_certificate, trust
 from headway.units import MIB, format_size
@@ -68,14 +60,14 @@ class Connection:
         """What the gateway answers, which is an object."""
         found = self._ask(method, path, body, parameters)
         if not isinstance(found, dict):
-            raise GatewayUnreachable(self.url, "what answers there is no gateway")
+            raise errors.GatewayUnreachable(self.url, "what answers there is no gateway")
         return found
 
     def documents(self, path: str, parameters: Mapping[str, Any] | None = None) -> list[Json]:
         """What the gateway answers, which is a list of objects."""
         found = self._ask("GET", path, parameters=parameters)
         if not isinstance(found, list):
-            raise GatewayUnreachable(self.url, "what answers there is no gateway")
+            raise errors.GatewayUnreachable(self.url, "what answers there is no gateway")
         return found
 
     def send(self, path: str, content: bytes, parameters: Mapping[str, Any]) -> Json:
@@ -86,7 +78,7 @@ class Connection:
         )
         found = _document(self._let_in(request), self.url)
         if not isinstance(found, dict):
-            raise GatewayUnreachable(self.url, "what answers there is no gateway")
+            raise errors.GatewayUnreachable(self.url, "what answers there is no gateway")
         return found
 
     def answer(
@@ -138,7 +130,7 @@ class Connection:
             return answer if stream and answer.is_success else _whole(answer, self.url)
         except httpx.RequestError as error:
             if why := refused_certificate(error):
-                raise CertificateRefused(self.url, why) from error
+                raise errors.CertificateRefused(self.url, why) from error
             raise broken_off(self.url, error) from error
 
 
@@ -149,7 +141,9 @@ def _whole(answer: httpx.Response, url: str) -> httpx.Response:
         for piece in answer.iter_bytes():
             size += len(piece)
             if size > _MOST_BYTES:
-                raise GatewayUnreachable(url, f"it answers more than {format_size(_MOST_BYTES)}")
+                raise errors.GatewayUnreachable(
+                    url, f"it answers more than {format_size(_MOST_BYTES)}"
+                )
             pieces.append(piece)
     finally:
         answer.close()
@@ -157,9 +151,9 @@ def _whole(answer: httpx.Response, url: str) -> httpx.Response:
     return httpx.Response(answer.status_code, headers=plain, content=b"".join(pieces))
 
 
-def broken_off(url: str, error: httpx.RequestError) -> GatewayUnreachable:
+def broken_off(url: str, error: httpx.RequestError) -> errors.GatewayUnreachable:
     """What an *error* on the way to the gateway at *url* is told as."""
-    return GatewayUnreachable(url, shown(str(error) or type(error).__name__, 200)[1:-1])
+    return errors.GatewayUnreachable(url, shown(str(error) or type(error).__name__, 200)[1:-1])
 
 
 def refusal(answer: httpx.Response, url: str) -> HeadwayError:
@@ -168,26 +162,26 @@ def refusal(answer: httpx.Response, url: str) -> HeadwayError:
         case {"field": str(field), "value": value, "allowed": str(allowed)}:
             return InvalidInput(field, value, allowed)
         case {"run": str(run)}:
-            return RunUnknown(run)
+            return errors.RunUnknown(run)
         case {"untold": str(run)}:
-            return EndUntold(run)
+            return errors.EndUntold(run)
         case {"detail": str(detail)}:
-            return GatewayRefused(answer.status_code, detail)
+            return errors.GatewayRefused(answer.status_code, detail)
         case _:
-            return GatewayUnreachable(url, f"HTTP {answer.status_code}")
+            return errors.GatewayUnreachable(url, f"HTTP {answer.status_code}")
 
 
 def path_part(name: str) -> str:
     """*name* as one part of a path, whatever characters it has.
 
     Raises:
-        RunUnknown: It is none.
+        errors.RunUnknown: It is none.
         InvalidInput: A path with it would be another one.
     """
     if "/" in name:
         raise InvalidInput("run", name, "give its id: a name with a slash cannot be asked for")
     if name in {"", ".", ".."}:
-        raise RunUnknown(name)  # each id begins with the first: a variable that was not set
+        raise errors.RunUnknown(name)  # each id begins with the first: a variable that was not set
     return quote(name, safe="", errors="surrogateescape")
 
 
@@ -197,7 +191,7 @@ def _document(answer: httpx.Response, url: str) -> Any:
         return answer.json()
     except (ValueError, RecursionError):
         cause = f"HTTP {answer.status_code}, and what answers there is no gateway"
-        raise GatewayUnreachable(url, cause) from None
+        raise errors.GatewayUnreachable(url, cause) from None
 
 
 def _pause_s(answer: httpx.Response) -> float:

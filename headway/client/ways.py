@@ -15,16 +15,7 @@ from websockets.sync.client import ClientConnection, connect
 from headway.client.connection import refusal
 from headway.credentials import Address
 from headway.errors import GatewayRefused, GatewayUnreachable, HeadwayError, InvalidInput
-from headway.model.exec_messages import (
-    ExecCommand,
-    ExecEnd,
-    ExecRefusal,
-    StandardStream,
-    StreamData,
-    WindowSize,
-    read,
-    written,
-)
+from headway.model import exec_messages as messages
 from headway.pinning import LOOPBACK, trust
 
 _PIECE_BYTES = 1 << 16
@@ -170,12 +161,12 @@ def run_command(address: Address, run_id: str, arguments: tuple[str, ...]) -> in
         GatewayUnreachable: The gateway does not answer, or the connection was lost.
     """
     terminal = os.isatty(_INPUT) and os.isatty(_OUTPUT)
-    command = ExecCommand(arguments=arguments, window=window_now() if terminal else None)
+    command = messages.ExecCommand(arguments=arguments, window=window_now() if terminal else None)
     opened = open_way(address, f"/v1/runs/{run_id}/exec")
     with opened:
         try:
-            opened.send(written(command))
-            if isinstance(answer := read(opened.recv()), ExecRefusal):
+            opened.send(messages.written(command))
+            if isinstance(answer := messages.read(opened.recv()), messages.ExecRefusal):
                 raise GatewayRefused(409, answer.why)
             with _raw() if terminal else _as_it_is() as resized:
                 threading.Thread(target=_there, args=(opened, resized), daemon=True).start()
@@ -185,23 +176,23 @@ def run_command(address: Address, run_id: str, arguments: tuple[str, ...]) -> in
             raise GatewayUnreachable(address.url, lost) from error
 
 
-def window_now() -> WindowSize:
+def window_now() -> messages.WindowSize:
     """How large this terminal is; one that says nothing about it counts as the usual one."""
     size = os.get_terminal_size(_OUTPUT)
-    return WindowSize(rows=size.lines or 24, columns=size.columns or 80)
+    return messages.WindowSize(rows=size.lines or 24, columns=size.columns or 80)
 
 
 def _printed(opened: ClientConnection) -> int:
     """Print what the command prints; its exit status."""
     while True:
-        message = read(opened.recv())
-        if isinstance(message, StreamData):
+        message = messages.read(opened.recv())
+        if isinstance(message, messages.StreamData):
             data = memoryview(message.data)
             while data:
                 data = data[os.write(message.stream, data) :]
-        elif isinstance(message, ExecEnd):
+        elif isinstance(message, messages.ExecEnd):
             return message.exit_code
-        elif isinstance(message, ExecRefusal):
+        elif isinstance(message, messages.ExecRefusal):
             raise GatewayRefused(409, message.why)
 
 
@@ -214,10 +205,12 @@ def _there(opened: ClientConnection, resized: int) -> None:
             if resized in ready:
                 if not sizes.read(_PIECE_BYTES):
                     return
-                opened.send(written(window_now()))
+                opened.send(messages.written(window_now()))
             if _INPUT in ready:
                 data = _read_input()
-                opened.send(written(StreamData(StandardStream.INPUT, data)))
+                opened.send(
+                    messages.written(messages.StreamData(messages.StandardStream.INPUT, data))
+                )
                 if not data:
                     watched.remove(_INPUT)
 

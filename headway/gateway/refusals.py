@@ -7,23 +7,16 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
-from headway.errors import (
-    EndUntold,
-    HeadwayError,
-    InvalidInput,
-    RunUnknown,
-    TokenRefused,
-    TooManyRequests,
-    shown,
-)
+from headway import errors
+from headway.errors import HeadwayError, InvalidInput, shown
 
 
 def refusal(error: HeadwayError) -> JSONResponse:
     """The answer for *error*."""
     headers = {}
-    if isinstance(error, TokenRefused):
+    if isinstance(error, errors.TokenRefused):
         headers["WWW-Authenticate"] = "Bearer"
-    elif isinstance(error, TooManyRequests):
+    elif isinstance(error, errors.TooManyRequests):
         headers["Retry-After"] = str(math.ceil(error.wait_s))
     content = {"detail": str(error), **_values(error)}
     return JSONResponse(content, status_code=error.http_status, headers=headers)
@@ -35,9 +28,9 @@ def _values(error: HeadwayError) -> dict[str, Any]:
         case InvalidInput():
             field, value = _plain(error.field), _plain(error.value)
             return {"field": field, "value": value, "allowed": error.allowed + error.also}
-        case RunUnknown():
+        case errors.RunUnknown():
             return {"run": _plain(error.run)}
-        case EndUntold():
+        case errors.EndUntold():
             return {"untold": _plain(error.run)}
         case _:
             return {}

@@ -7,16 +7,8 @@ from pathlib import Path
 
 from headway.errors import InvalidInput, shown
 from headway.ledger import Ledger
-from headway.model.access import (
-    MAX_LIFETIME_S,
-    TOKEN_BYTES,
-    TOKEN_PREFIX,
-    AccessToken,
-    Scope,
-    checked_name,
-    looks_like_token,
-    token_digest,
-)
+from headway.model import access
+from headway.model.access import AccessToken, Scope
 from headway.prefect.auth import keep_secret
 from headway.settings import Settings
 from headway.site import Site
@@ -26,7 +18,7 @@ from headway.units import DAY_S, format_duration
 
 def new_token() -> str:
     """Random bits that nobody guesses."""
-    return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+    return access.TOKEN_PREFIX + secrets.token_urlsafe(access.TOKEN_BYTES)
 
 
 def issue(
@@ -46,16 +38,16 @@ def issue(
     Raises:
         InvalidInput: Nobody may be called so, or it would last for too long.
     """
-    if not 0 < lifetime_s <= MAX_LIFETIME_S:
-        most = format_duration(MAX_LIFETIME_S)
+    if not 0 < lifetime_s <= access.MAX_LIFETIME_S:
+        most = format_duration(access.MAX_LIFETIME_S)
         raise InvalidInput(
             "expires", format_duration(lifetime_s), f"give more than 0, up to {most}"
         )
     token = new_token()
     kept = ledger.access_tokens.add(
-        token_digest(token),
-        user=checked_name("user", user),
-        team=checked_name("team", team),
+        access.token_digest(token),
+        user=access.checked_name("user", user),
+        team=access.checked_name("team", team),
         scopes=scopes,
         lifetime_s=lifetime_s,
         actor=actor,
@@ -118,7 +110,7 @@ def have_local_token(settings: Settings, ledger: Ledger) -> str:
         token = path.read_text().strip()
     except FileNotFoundError:
         token = ""
-    digest = token_digest(token) if looks_like_token(token) else ""
+    digest = access.token_digest(token) if access.looks_like_token(token) else ""
     if (node := ledger.node_logins.own()) is not None:
         return _of_node(path, ledger, node, token, digest)
     if digest:
@@ -142,6 +134,6 @@ def have_local_token(settings: Settings, ledger: Ledger) -> str:
 def _of_node(path: Path, ledger: Ledger, node: str, token: str, digest: str) -> str:
     if not digest or ledger.access_tokens.of_node(digest) is None:
         token = new_token()
-        ledger.access_tokens.keep_of_node(node, token_digest(token))
+        ledger.access_tokens.keep_of_node(node, access.token_digest(token))
         keep_secret(path, token)
     return token

@@ -14,7 +14,7 @@ from headway.model.staged import CacheUse
 from headway.model.start_forecast import StartForecast
 from headway.scheduler.snapshot import left_of, usual_of
 from headway.site import Site
-from headway.views.progress_text import progress_text
+from headway.views.tables import progress_text
 
 JUDGED_RUNS = 100
 """Newest ended runs by which estimates are judged."""

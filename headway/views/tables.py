@@ -1,4 +1,4 @@
-"""Words and tables from what the gateway gives: arrays, nodes, the queue, usage."""
+"""Words, figures and tables for people: arrays, nodes, the queue, usage, and how far runs are."""
 
 import csv
 import io
@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from headway.model.attempt_record import ProgressSnapshot
+from headway.model.progress import ProgressPoint
+from headway.model.run import Span
 from headway.policy.outlook import around
-from headway.units import format_size
+from headway.units import format_duration, format_size
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
@@ -152,3 +155,101 @@ def _hours(value: float) -> str:
 
 def _part(part: float, whole: float) -> str:
     return f"{part / whole:.0%}" if whole else ""
+
+
+MOST_IN_PERCENT = 2.0
+"""A relative error above is told as a factor."""
+
+
+def told(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """*rows* as text, their columns with spaces and without the unit that the text has."""
+    return [
+        {_title(name): _cell(name, value) for name, value in row.items() if _title(name)}
+        for row in rows
+    ]
+
+
+def readable(relative_error: float) -> str:
+    """*relative_error* for people: in per cent, or as a factor where per cent say nothing."""
+    if not relative_error <= MOST_IN_PERCENT:
+        factor = 1.0 + relative_error
+        return f"× {factor:.1f}" if factor < 100 else f"× {factor:,.0f}"
+    return f"{relative_error:.1%}"
+
+
+def _title(name: str) -> str:
+    for end in ("_frac", "_s"):
+        name = name.removesuffix(end)
+    return name.replace("_", " ")
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if not isinstance(value, float):
+        return str(value)
+    if name.endswith(("_frac", "_error")):
+        return readable(value)
+    if name.endswith("_s"):
+        return format_duration(value) if value >= 1.0 else f"{value:.3g} s"
+    return f"{value:.3g}"
+
+
+_NARROW = 1.5
+"""An interval whose ends differ by no more than so many times is told by its middle alone."""
+BY_OTHERS = "as long as runs like it lasted"
+GOES_ON = "and it goes on; how long is not known"
+
+
+def left_text(left: Span, cost: float | None = None, *, is_range: bool = False) -> str:
+    """How long it still takes; also what that costs, where the site has prices.
+
+    Args:
+        left: Seconds, with the ends of their 80 % interval.
+        cost: Of the middle.
+        is_range: Both ends are told, however near they are.
+    """
+    if left.high_s <= _NARROW * left.low_s and not is_range:
+        text = format_duration(left.median_s)
+    elif left.low_s < 1.0:
+        text = f"at most {format_duration(left.high_s)}"
+    else:
+        text = f"{format_duration(left.low_s)} to {format_duration(left.high_s)}"
+    return f"{text} left" + (f" for {cost:.2f}" if cost else "")
+
+
+def place_text(at: ProgressPoint | ProgressSnapshot) -> str:
+    """Where a run is, such as ``at iteration 1,000 of 5,000``; empty where it says no place."""
+    unit, done = ("epoch", at.epoch) if at.iteration is None else ("iteration", at.iteration)
+    if done is None:
+        return ""
+    return f"at {unit} {done:,.10g}" + (f" of {at.total:,}" if at.total else "")
+
+
+def unknown_text(per_s: float | None) -> str:
+    """What is said of a run that tells no total, *per_s* units a second where that is known."""
+    return (f"{per_s:.2g}/s; " if per_s else "") + "how many there will be is not known"
+
+
+def progress_text(far: ProgressSnapshot | None, left: Span | None, cost: float | None) -> str:
+    """How far a run is, in one line; empty where nothing is known.
+
+    Args:
+        far: What its log and its files say.
+        left: How long it still takes: by these, or by how long runs like it lasted.
+        cost: Of the time that is left.
+    """
+    if far is not None and far.done_frac is not None:
+        done = f"{far.done_frac:.0%}"
+        if left is None:
+            return done if far.done_frac < 1.0 else f"{done}, {GOES_ON}"
+        return f"{done}, {left_text(left, cost)}"
+    place = "" if far is None else place_text(far)
+    if far is not None and place:
+        place = f"{place}, {unknown_text(far.per_s)}"
+    if left is None:
+        return place
+    by_others = f"{left_text(left, cost, is_range=True)}, {BY_OTHERS}"
+    return f"{place}; {by_others}" if place else by_others

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from headway.views.figures import readable, told
+from headway.views.tables import readable, told
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.run import Span
-from headway.views.progress_text import progress_text
+from headway.views.tables import progress_text
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
