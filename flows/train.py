@@ -45,10 +45,11 @@ from headway.model.run import Exit, ExitKind, RunState
 from headway.model.session import serves_port, session_link
 from headway.node.flowlock import hold_flow
 from headway.policy.gang_end import Rank
-from headway.run.attempt import Attempt, exit_of
+from headway.run.attempt import Attempt
 from headway.run.code import stage_code
 from headway.run.followed import Followed
 from headway.run.rendezvous import Meeting
+from headway.run.settle import exit_of, summary_of
 from headway.site import Site, current_site
 from headway.units import format_size
 from headway.views.run_history import history_of
@@ -231,7 +232,7 @@ def _steps(attempt: Attempt, charts: list[RunChart]) -> State[Any]:
     except HeadwayError as error:
         exit_ = attempt.fail(exit_of(error))
     if exit_.kind is ExitKind.OK and attempt.ended:
-        exit_ = replace(exit_, message=attempt.summary())
+        exit_ = replace(exit_, message=summary_of(attempt))
     return state_of(attempt.site, attempt.run_id, exit_.message)
 
 

@@ -11,33 +11,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
-from headway.errors import (
-    CacheFull,
-    ContainerExists,
-    HeadwayError,
-    ImageMissing,
-    InvalidInput,
-    LeaseLost,
-    PolicyViolation,
-    SourceUnreachable,
-    StagingError,
-    StagingTimedOut,
-)
+from headway.errors import ContainerExists, LeaseLost
 from headway.estimate.features import from_job
 from headway.estimate.iterations import after_count_of, iterations_of
-from headway.model.address import upload_name
 from headway.model.container_policy import ContainerPolicy
-from headway.model.job_parts import Dataset, data_field
 from headway.model.lease import Lease, Wait
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
-from headway.model.staged import Staging
 from headway.policy.gang_end import Rank
 from headway.progress.options import totals_of
 from headway.run import profiling
 from headway.run.admit import confirm_lease
 from headway.run.code import forget_working_copy
+from headway.run.data import stage_data
 from headway.run.environment import Environment, environment_of
 from headway.run.environment_pruning import prune_environments
 from headway.run.follow import Follower, Listener
@@ -46,20 +33,16 @@ from headway.run.gang_folder import forget_gang_folder, tell, why_parts_differ
 from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
 from headway.run.kept_files import keep_new_files
 from headway.run.memory_growth import MemoryGrowth
-from headway.run.peers import NodePeers
 from headway.run.rendezvous import Meeting, wait_for_head, wait_for_places, wait_for_ranks
 from headway.run.settle import conclude_attempt, settle
 from headway.run.spec import container_spec, keep_secrets, refuse_shell
 from headway.run.upkeep import CHECKS, AttemptUpkeep, MakerUpkeep
-from headway.run.uploads import UploadReader
 from headway.runtime import secretfiles
 from headway.runtime.port import ContainerSpec
 from headway.runtime.rules import check_image, check_spec
-from headway.staging.cache import DataCache, StagedDataset
+from headway.staging.cache import StagedDataset
 from headway.staging.reader import no_secret
-from headway.staging.shard import Part
 from headway.this_node import remove_container
-from headway.units import format_duration, format_size
 
 _MAKING = "make_environment"
 
@@ -69,8 +52,6 @@ class Attempt(NodeAttempt):
 
     _log_from = 0
     """Where its program's part of the log begins, in bytes: what is before was told already."""
-
-    # ----- stage_data -----
 
     def stage_data(
         self,
@@ -87,44 +68,7 @@ class Attempt(NodeAttempt):
             InvalidInput: The job names a secret that jobs may not use here.
         """
         self._refuse_secrets()
-        clock, spent_s = self.site.clock, 0.0
-        for name, dataset in self.job.data.items():
-            cache, from_s = self._cache_of(dataset, secret), clock.monotonic_s()
-            limit_s = self.job.max_runtime
-            if limit_s is not None:
-                limit_s = max(0.0, limit_s - spent_s)
-            with _of_data(name):
-                staged = cache.stage(
-                    dataset,
-                    self.run_id,
-                    progress=progress,
-                    limit_s=limit_s,
-                    part=self._part() if dataset.shard else None,
-                )
-            self.datasets[name] = staged
-            here, took_s = self.site.settings.node, clock.monotonic_s() - from_s
-            spent_s += took_s
-            size, there = staged.size_bytes, staged.from_cache
-            listing = staged.shard.listing if staged.shard else ""
-            near = ", ".join(sorted(staged.peer_bytes)), sum(staged.peer_bytes.values())
-            note = Staging(
-                self.number, name, here, dataset.uri, size, took_s, there, listing, *near
-            )
-            self.site.ledger.staged.note(self.fence, note)
-        return self.datasets
-
-    def _part(self) -> Part:
-        """Which part of data it has that is divided among the nodes of its gang."""
-        if self.meeting is None:
-            return Part(0, self.job.nodes)
-        return Part(self.meeting.rank, self.meeting.nodes)
-
-    def _cache_of(self, dataset: Dataset, secret: Callable[[str], object]) -> DataCache:
-        """The node's cache, fed by what the address of *dataset* names."""
-        if upload_name(dataset.uri) is not None:
-            return self.site.cache_reading(UploadReader(self.site, self.job.team, self.user))
-        peers = NodePeers(self.site)
-        return self.site.cache_for(self.user, self._policy(), peers, secret)
+        return stage_data(self, self._policy(), progress, secret)
 
     def _time_left_s(self) -> float | None:
         """What is left of the time that the job gives itself; None without a limit.
@@ -142,8 +86,6 @@ class Attempt(NodeAttempt):
         )
         return max(0.0, self.job.max_runtime - spent_s)
 
-    # ----- admit -----
-
     def admit(self) -> Lease | Wait:
         """Confirm the lease now that the data's real size is known, or say what is missing.
 
@@ -151,8 +93,6 @@ class Attempt(NodeAttempt):
             ImpossibleDemand: No node of the site could ever hold it.
         """
         return confirm_lease(self)
-
-    # ----- train -----
 
     def make_environment(self, lease: Lease, listener: Listener) -> Followed | None:
         """Have the environment that the job's requirements name, before anything of the job runs.
@@ -386,8 +326,6 @@ class Attempt(NodeAttempt):
         """What the log of this attempt has said so far."""
         return self.site.ledger.progress.series(self.run_id, self.number)
 
-    # ----- update_estimates -----
-
     def settle(self, followed: Followed) -> tuple[Exit, Measurement]:
         """Classify the end, keep prediction beside measurement, learn from it.
 
@@ -402,8 +340,6 @@ class Attempt(NodeAttempt):
         if not self.job.profile:
             return None
         return profiling.summarise(self.site, self.run_id, self.number, followed.runtime_s)
-
-    # ----- its end -----
 
     def fail(self, exit_: Exit) -> Exit:
         """The attempt broke before its container had ended: again, or the end."""
@@ -431,20 +367,6 @@ class Attempt(NodeAttempt):
             steps.ended(self.fence, name, StepState.FAILED, str(error))
             raise
         steps.ended(self.fence, name, StepState.DONE)
-
-    def summary(self) -> str:
-        """One line about a run that ended well."""
-        record, said = self.record, self.prediction
-        measured = record.measurement or Measurement()
-        parts = [record.exit.message] if record.exit is not None else []
-        if measured.runtime_s is not None:
-            predicted = f" (predicted {format_duration(said.told.median_s)})" if said.told else ""
-            parts.append(f"{format_duration(measured.runtime_s)}{predicted}")
-        if measured.host_peak_bytes is not None:
-            parts.append(f"host peak {format_size(measured.host_peak_bytes)}")
-        if measured.gpu_peak_bytes is not None:
-            parts.append(f"GPU peak {format_size(measured.gpu_peak_bytes)}")
-        return ", ".join([*parts, f"outputs in {self.folder / 'outputs'}"])
 
     @property
     def ended(self) -> bool:
@@ -474,26 +396,3 @@ class Attempt(NodeAttempt):
         exit_ = self.record.exit
         if exit_ is not None and exit_.kind is ExitKind.OK:
             forget_checkpoint(self.site.settings, self.run_id)
-
-
-@contextmanager
-def _of_data(name: str) -> Iterator[None]:
-    """Say of which data set a field is that the cache found wrong."""
-    try:
-        yield
-    except InvalidInput as error:
-        field = error.field.replace("dataset", data_field(name), 1)
-        raise InvalidInput(field, error.value, error.allowed) from error
-
-
-def exit_of(error: HeadwayError) -> Exit:
-    """What an error means for the run: the user's to correct, or the site's to repeat."""
-    if isinstance(error, StagingTimedOut):
-        return Exit(ExitKind.TIMED_OUT, None, str(error))
-    wrong = isinstance(error, ImageMissing | PolicyViolation | StagingError)
-    of_others = isinstance(error, SourceUnreachable) or (
-        isinstance(error, CacheFull) and error.passes
-    )
-    if wrong and not of_others:
-        return Exit(ExitKind.REFUSED, None, str(error))
-    return Exit(ExitKind.INFRASTRUCTURE, None, str(error))

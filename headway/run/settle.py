@@ -5,6 +5,15 @@ from dataclasses import replace
 from datetime import datetime
 
 from headway.clock import booted_at
+from headway.errors import (
+    CacheFull,
+    HeadwayError,
+    ImageMissing,
+    PolicyViolation,
+    SourceUnreachable,
+    StagingError,
+    StagingTimedOut,
+)
 from headway.estimate.options import numbers_of
 from headway.forecast import Forecaster
 from headway.model.attempt_record import Failures
@@ -21,6 +30,7 @@ from headway.run.memory_growth import shortage_of, with_growth, with_shortage
 from headway.run.rendezvous import end_of_gang
 from headway.runtime.outcome import ended_by_restart
 from headway.this_node import lost_here
+from headway.units import format_duration, format_size
 
 CUT_SHORT = frozenset({ExitKind.TIMED_OUT, ExitKind.CANCELLED, ExitKind.PREEMPTED})
 """Ends of programs that would have gone on: they had done what they do all the time."""
@@ -258,3 +268,31 @@ def lesson_of(
         points = attempt.site.ledger.progress.series(attempt.run_id, attempt.number)
         reports = len(points)
     return lesson(exit_, measured, demand, gpu_above_bytes, reports=reports)
+
+
+def summary_of(attempt: NodeAttempt) -> str:
+    """One line about a run that ended well."""
+    record, said = attempt.record, attempt.prediction
+    measured = record.measurement or Measurement()
+    parts = [record.exit.message] if record.exit is not None else []
+    if measured.runtime_s is not None:
+        predicted = f" (predicted {format_duration(said.told.median_s)})" if said.told else ""
+        parts.append(f"{format_duration(measured.runtime_s)}{predicted}")
+    if measured.host_peak_bytes is not None:
+        parts.append(f"host peak {format_size(measured.host_peak_bytes)}")
+    if measured.gpu_peak_bytes is not None:
+        parts.append(f"GPU peak {format_size(measured.gpu_peak_bytes)}")
+    return ", ".join([*parts, f"outputs in {attempt.folder / 'outputs'}"])
+
+
+def exit_of(error: HeadwayError) -> Exit:
+    """What an error means for the run: the user's to correct, or the site's to repeat."""
+    if isinstance(error, StagingTimedOut):
+        return Exit(ExitKind.TIMED_OUT, None, str(error))
+    wrong = isinstance(error, ImageMissing | PolicyViolation | StagingError)
+    of_others = isinstance(error, SourceUnreachable) or (
+        isinstance(error, CacheFull) and error.passes
+    )
+    if wrong and not of_others:
+        return Exit(ExitKind.REFUSED, None, str(error))
+    return Exit(ExitKind.INFRASTRUCTURE, None, str(error))

@@ -38,10 +38,11 @@ from headway.model.sent_files import SentFile
 from headway.model.trace import Trace
 from headway.model.upload import UploadManifest
 from headway.node.file_server import serve_on
-from headway.run.attempt import Attempt, exit_of
+from headway.run.attempt import Attempt
 from headway.run.followed import Followed, GpuUse
 from headway.run.guard_notes import GuardNotes, keep_notes
 from headway.run.rendezvous import Meeting
+from headway.run.settle import exit_of
 from headway.run.spec import container_spec
 from headway.run.upkeep import AttemptUpkeep
 from headway.runtime.port import ContainerState, ContainerStatus

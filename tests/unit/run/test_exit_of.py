@@ -4,7 +4,7 @@ import pytest
 
 from headway.errors import CacheFull, HeadwayError, SourceMissing, SourceUnreachable
 from headway.model.run import ExitKind
-from headway.run.attempt import exit_of
+from headway.run.settle import exit_of
 
 
 @pytest.mark.parametrize(
