@@ -133,7 +133,8 @@ class FolderEngine(ABC):
         # First those that are known: what is handed in meanwhile is in neither.
         noted = {key: name for key in self._place.known() if (name := self._place.noted(key))}
         queue = self._known()
-        known = {*self._place.known()}  # it may be forgotten meanwhile
+        # It may be forgotten meanwhile; those that were handed in together are told of one by one.
+        known = {key for key in self._place.known() if not self._place.each(key)}
         lives = {key for key, found in queue.items() if _alive(found)}  # its folder seen or not
         keys = sorted((noted.keys() & known) | lives)
         return tuple(

@@ -92,6 +92,7 @@ class Place:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._requests: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {}
         source = Path(wrapper.__file__).read_bytes()
         self._wrapper = root / f"wrapper-{hashlib.sha256(source).hexdigest()[:12]}.py"
 
@@ -168,13 +169,12 @@ class Place:
 
     def members(self, key: str) -> tuple[int, ...]:
         """The numbers of its members; 0 alone for a job that is no array."""
-        count = (_read(self.folder(key) / "request.json") or {}).get("members")
+        count = self._request(key).get("members")
         return tuple(range(1, count + 1)) if count else (0,)
 
     def each(self, key: str) -> list[str]:
         """The keys of the jobs that were handed in together under that one; else none."""
-        found = _read(self.folder(key) / "request.json") or {}
-        return [str(one) for one in found.get("each", ())]
+        return [str(one) for one in self._request(key).get("each", ())]
 
     def touched(self, key: str) -> set[int]:
         """Those of its members of which there is any file, and 0: nothing is known of others."""
@@ -257,11 +257,27 @@ class Place:
 
     def grace_s(self, key: str) -> float:
         """Between its SIGTERM and its SIGKILL."""
-        return float((_read(self.folder(key) / "request.json") or {}).get("grace_s", 0.0))
+        return float(self._request(key).get("grace_s", 0.0))
+
+    def _request(self, key: str) -> dict[str, Any]:
+        """What was asked for, read again where that was written anew: each question looks at it."""
+        path = self.folder(key) / "request.json"
+        try:
+            now = path.stat()
+        except OSError:
+            return {}
+        stamp = now.st_ino, now.st_mtime_ns
+        if key not in self._requests or self._requests[key][0] != stamp:
+            found = _read(path) or {}
+            kept: dict[str, Any] = {}
+            kept |= {name: found[name] for name in ("members", "each", "grace_s") if name in found}
+            self._requests[key] = stamp, kept
+        return self._requests[key][1]
 
     def forget(self, key: str) -> None:
         """Remove everything of it: at once, since half of it would be taken for a job's."""
         folder, group = self.folder(key), ""
+        self._requests.pop(key, None)
         with suppress(FileNotFoundError):
             group = (folder / "group").read_text()
         with suppress(FileNotFoundError):
