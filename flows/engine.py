@@ -20,23 +20,26 @@ def main() -> None:
     with handle_engine_signals(run_id):
         found = load_flow_run(run_id)
         if not _is_over(found):
-            _tell_what_it_is_of(found)
-            run_flow(load_flow(found), flow_run=found)
+            flow = load_flow(found)
+            _tell_what_it_is_of(found, flow.name)
+            run_flow(flow, flow_run=found)
 
 
 class Named(NamedTuple):
-    """What an event says of a pool or a queue."""
+    """What an event says of a flow, a pool or a queue."""
 
     id: UUID | None
     name: str | None
 
 
-def _tell_what_it_is_of(run: FlowRun) -> None:
-    """Spare Prefect two questions about what the run itself says: its events name both."""
+def _tell_what_it_is_of(run: FlowRun, flow: str) -> None:
+    """Spare Prefect three questions about what is known here: the run's events name each."""
+    own = Named(run.flow_id, flow)
     pool = Named(run.work_pool_id, run.work_pool_name)
     queue = Named(run.work_queue_id, run.work_queue_name)
     cache: dict[str, Any] = RESOURCE_CACHE  # of anything that is named
-    for kind, key, of in (("work-pool", pool.name, pool), ("work-queue", queue.id, queue)):
+    known = (("flow", own.id, own), ("work-pool", pool.name, pool), ("work-queue", queue.id, queue))
+    for kind, key, of in known:
         if of.id is not None and of.name is not None:
             cache[f"{kind}.{key}"] = ({"kind": kind, "object": of}, datetime.now(UTC))
 
