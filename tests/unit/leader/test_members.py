@@ -92,7 +92,7 @@ def test_two_workers_that_ask_at_once_get_one_member(site: Site, array: ArrayRec
     due = site.ledger.arrays.due
     stale = due(site.settings.pool)
     call(site, pool)
-    site.ledger.arrays.due = lambda _: stale  # type: ignore[method-assign]  # read before that
+    site.ledger.arrays.due = lambda _pool, _ahead: stale  # type: ignore[method-assign]  # read before that
     call(site, pool)
     assert members(site, array) == [(1, *pool.runs.values())]
     assert site.ledger.arrays.get(array.array_id).created == 1
@@ -116,7 +116,7 @@ def test_an_array_that_prefect_does_not_take_holds_no_other_up(refusal: Exceptio
         for at in (1, 2)
     ]  # fmt: skip
     joined: list[tuple[Any, ...]] = []
-    arrays = SimpleNamespace(due=lambda _: due, join=lambda *told: joined.append(told))
+    arrays = SimpleNamespace(due=lambda _pool, _ahead: due, join=lambda *told: joined.append(told))
     site: Any = SimpleNamespace(
         ledger=SimpleNamespace(arrays=arrays), settings=SimpleNamespace(pool="gpu")
     )
