@@ -110,7 +110,7 @@ def test_an_array_that_prefect_does_not_take_holds_no_other_up(refusal: Exceptio
     job = {"name": "sweep", "command": ["train"]}
     due = [
         SimpleNamespace(
-            array_id=str(at), name="sweep", team="vision", queue="default", created=0,
+            array_id=str(at), name="sweep", team="vision", queue="default", created=0, size=2,
             job=job, parameters={"parameters": [["seed", [1, 2]]]}, at_most=None,
         )
         for at in (1, 2)
