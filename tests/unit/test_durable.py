@@ -13,7 +13,8 @@ IN_PLACE = re.compile(r"\.write_(?:text|bytes)\(|\.replace\((?:path|self\._\w+)\
 MAY_WRITE_IN_PLACE = {
     "node/apart.py",  # what the kernel is told of its process
     "node/forkedprocess.py",  # the kernel's file for a process's name
-    "cgroups.py",  # the kernel's files
+    "cgroup_files.py",  # the kernel's files
+    "cgroups.py",
     "runtime/process/shim.py",
     "runtime/process/passage.py",  # the kernel's settings
     "cli/estimate.py",  # where a person wants a document
