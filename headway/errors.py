@@ -6,6 +6,7 @@ message. Those that are raised with a text have no `line`.
 """
 
 from dataclasses import dataclass
+from inspect import get_annotations
 from string import Formatter
 from typing import Any, ClassVar, dataclass_transform
 
@@ -45,7 +46,7 @@ class HeadwayError(Exception):
     """Of the gateway's answer."""
 
     def __init_subclass__(cls) -> None:
-        if "__annotations__" in vars(cls):
+        if get_annotations(cls):
             dataclass(eq=False, repr=False)(cls)
 
     def __str__(self) -> str:

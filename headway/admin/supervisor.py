@@ -145,10 +145,6 @@ def main() -> None:
         daemon.beat()
 
 
-if __name__ == "__main__":
-    main()
-
-
 LOOK_AGAIN_S = 0.5
 _SUBMIT_HOST_EVERY_S = 3.0
 
@@ -194,3 +190,7 @@ class Standby:
     def _is_agent_alone(self) -> bool:
         """Whether this node has a login of its own, by which nobody leads."""
         return self._site.ledger.node_logins.own() is not None
+
+
+if __name__ == "__main__":
+    main()

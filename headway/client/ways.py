@@ -170,7 +170,7 @@ def run_command(address: Address, run_id: str, arguments: tuple[str, ...]) -> in
                 raise GatewayRefused(409, answer.why)
             with _raw() if terminal else _as_it_is() as resized:
                 threading.Thread(target=_there, args=(opened, resized), daemon=True).start()
-                return _printed(opened)
+                return _printed(opened, answer)
         except ConnectionClosed as error:
             lost = "the connection to the command was lost, and the command is killed"
             raise GatewayUnreachable(address.url, lost) from error
@@ -182,10 +182,9 @@ def window_now() -> messages.WindowSize:
     return messages.WindowSize(rows=size.lines or 24, columns=size.columns or 80)
 
 
-def _printed(opened: ClientConnection) -> int:
-    """Print what the command prints; its exit status."""
+def _printed(opened: ClientConnection, message: messages.ExecMessage) -> int:
+    """Print what the command prints, first what *message* has of it; its exit status."""
     while True:
-        message = messages.read(opened.recv())
         if isinstance(message, messages.StreamData):
             data = memoryview(message.data)
             while data:
@@ -194,6 +193,7 @@ def _printed(opened: ClientConnection) -> int:
             return message.exit_code
         elif isinstance(message, messages.ExecRefusal):
             raise GatewayRefused(409, message.why)
+        message = messages.read(opened.recv())
 
 
 def _there(opened: ClientConnection, resized: int) -> None:

@@ -1,7 +1,6 @@
 """Whether leases, runs, containers, ports and copies agree: what breaks the site's promises.
 
-One pure function of what was read, `look`. The checks of what lies on the node
-are in `admin.inspection.leftovers`, those of Prefect's states in `admin.inspection.told`.
+One pure function of what was read, `look`.
 """
 
 from collections import Counter, defaultdict
