@@ -91,7 +91,7 @@ def _ended_in_line(job: Job) -> tuple[Do, ...]:
     if job.end is not None and job.end.message.startswith(IN_VAIN):
         return (Do.FORGET,)  # the other one may be tried again, as which job the engine cannot know
     if stopped or (job.end is None and not began):  # or the engine lost it
-        return Do.FORGET, Do.HAND_IN
+        return (Do.FORGET,)  # the next round sees whether it may be handed in anew, and behind whom
     return (Do.BEGIN, Do.CONCLUDE, Do.FORGET) if began else (Do.CONCLUDE, Do.FORGET)
 
 

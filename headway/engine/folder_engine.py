@@ -106,7 +106,11 @@ class FolderEngine(ABC):
         parts = tuple(together if part is array else part for part in request.parts)
         request = replace(request, parts=parts)
         script = place.prepare(request, *given)
-        engine_id = self._hand_in(request, script, self._follows(request))
+        try:
+            engine_id = self._hand_in(request, script, self._follows(request))
+        except EngineRefused:
+            place.forget(key)  # those that were to come with it are handed in otherwise
+            raise
         for number, one in enumerate(left, 1):
             place.note(one.key, f"{engine_id}_{number}")
         return Submitted(key, engine_id, is_new=True)
@@ -136,6 +140,8 @@ class FolderEngine(ABC):
         # It may be forgotten meanwhile; those that were handed in together are told of one by one.
         known = {key for key in self._place.known() if not self._place.each(key)}
         lives = {key for key, found in queue.items() if _alive(found)}  # its folder seen or not
+        for key in (lives & known) - noted.keys():  # who handed it in died before it could note it
+            self._place.note(key, noted.setdefault(key, _alive(queue[key])[0]))
         keys = sorted((noted.keys() & known) | lives)
         return tuple(
             job for key in keys for job in self._told(key, queue.get(key, {}), noted.get(key, ""))

@@ -152,11 +152,13 @@ class Place:
             },
         }
         for number, one in enumerate(array.each if array else (), 1):
-            part = folder / f"{number}.part"
+            part, path = folder / f"{number}.part", self.folder(one.key) / "group"
+            before = _text(path)
             part.unlink(missing_ok=True)
             part.symlink_to(f"../{one.key}")
             part.rename(folder / str(number))
-            replace_file(self.folder(one.key) / "group", request.key, lasts=False)
+            replace_file(path, request.key, lasts=False)
+            self._forget_group(before)
         replace_file(folder / "request.json", json.dumps(document))
         script = _SCRIPT.format(
             key=request.key,
@@ -260,15 +262,20 @@ class Place:
         return float(self._request(key).get("grace_s", 0.0))
 
     def _request(self, key: str) -> dict[str, Any]:
-        """What was asked for, read again where that was written anew: each question looks at it."""
+        """What was asked for, read again where that was written anew: each question looks at it.
+
+        Raises:
+            OSError: The file server does not answer: nothing is known of the job then, which is not
+                to be taken for one that was never asked for.
+        """
         path = self.folder(key) / "request.json"
         try:
             now = path.stat()
-        except OSError:
+        except FileNotFoundError:
             return {}
         stamp = now.st_ino, now.st_mtime_ns
         if key not in self._requests or self._requests[key][0] != stamp:
-            found = _read(path) or {}
+            found = json.loads(path.read_bytes())
             kept: dict[str, Any] = {}
             kept |= {name: found[name] for name in ("members", "each", "grace_s") if name in found}
             self._requests[key] = stamp, kept
@@ -276,16 +283,20 @@ class Place:
 
     def forget(self, key: str) -> None:
         """Remove everything of it: at once, since half of it would be taken for a job's."""
-        folder, group = self.folder(key), ""
+        folder = self.folder(key)
+        group = _text(folder / "group")
         self._requests.pop(key, None)
-        with suppress(FileNotFoundError):
-            group = (folder / "group").read_text()
         with suppress(FileNotFoundError):
             folder.rename(self._root / f"{_FORGOTTEN}{key}.{time.time_ns()}")
         for gone in self._root.glob(f"{_FORGOTTEN}*"):  # by whoever was killed meanwhile, too
             shutil.rmtree(gone, ignore_errors=True)
-        if group and not any(link.exists() for link in self.folder(group).glob("[1-9]*")):
-            self.forget(group)  # of those that were handed in together it was the last
+        self._forget_group(group)
+
+    def _forget_group(self, group: str) -> None:
+        """Forget what was handed in together under that key, where nothing belongs to it still."""
+        links = self.folder(group).glob("[1-9]*") if group else ()
+        if group and not any(_text(link / "group") == group for link in links):
+            self.forget(group)
 
 
 @contextmanager
@@ -305,6 +316,14 @@ def moment(seconds: float | None) -> datetime | None:
 
 def _known(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
     return [each[name] for each in records if each.get(name) is not None]
+
+
+def _text(path: Path) -> str:
+    """What *path* says; empty where there is none."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
 
 
 def _read(path: Path) -> dict[str, Any] | None:

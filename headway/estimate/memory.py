@@ -195,7 +195,9 @@ def _fit(peaks: Sequence[Peak], terms: Mapping[str, float]) -> RecipeMemory:
     most = np.concatenate([np.full(parts, np.inf), np.full(z.shape[1], _MOST_POWER)])
     packed = least_squares(residuals, start, loss="soft_l1", bounds=(-most, most)).x
     credible = np.abs(gaps(packed)) <= _ABSURD
-    if not credible.all() and credible.mean() >= _MOST_CREDIBLE:
+    measured = credible[~bound]  # of kills at a limit alone nothing is learnt
+    enough = measured.sum() >= max(FEWEST_PEAKS, _MOST_CREDIBLE * len(measured))
+    if not credible.all() and enough:
         return _fit([p for p, good in zip(peaks, credible, strict=True) if good], terms)
     fitted = np.log(x @ np.exp(packed[:parts])) + z @ packed[parts:]
     left = (y - fitted)[~bound]

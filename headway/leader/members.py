@@ -11,8 +11,9 @@ from prefect.logging import get_logger
 
 from headway.gateway.prefect_calls import team_tag
 from headway.ledger.arrays import member_document
-from headway.ledger.records import ArrayRecord
+from headway.ledger.records import ArrayRecord, RunRecord
 from headway.model.array import member_key, member_name
+from headway.model.run import RunState
 from headway.site import Site
 from headway.worker.pool import PrefectPool
 
@@ -28,8 +29,10 @@ async def call_members(site: Site, pool: PrefectPool, ahead: int = 1) -> int:
         last = min(array.created + min(ahead, _AT_ONCE), array.size)
         try:
             for index in range(array.created + 1, last + 1):
-                await _call(site, pool, array, index)
+                made = await _call(site, pool, array, index)
                 called += 1
+                if made is None or made.state is RunState.ENDED:
+                    break  # the array was cancelled meanwhile, or another process makes them
         except (ObjectNotFound, PrefectHTTPStatusError) as error:
             # Its queue or the deployment was deleted, or Prefect does not take this job: what is
             # wrong with one array must not keep the others waiting.
@@ -37,7 +40,7 @@ async def call_members(site: Site, pool: PrefectPool, ahead: int = 1) -> int:
     return called
 
 
-async def _call(site: Site, pool: PrefectPool, array: ArrayRecord, index: int) -> None:
+async def _call(site: Site, pool: PrefectPool, array: ArrayRecord, index: int) -> RunRecord | None:
     run_id = await pool.make_run(
         {"job": member_document(array, index)},
         name=member_name(array.name, index),
@@ -45,4 +48,4 @@ async def _call(site: Site, pool: PrefectPool, array: ArrayRecord, index: int) -
         key=member_key(array.array_id, index),
         queue=array.queue,
     )
-    await anyio.to_thread.run_sync(site.ledger.arrays.join, array.array_id, index, run_id)
+    return await anyio.to_thread.run_sync(site.ledger.arrays.join, array.array_id, index, run_id)

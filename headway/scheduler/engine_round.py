@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from secrets import token_hex
 
 from headway.engine.ask import Terms
 from headway.engine.decide import Do, about, is_passing
@@ -49,6 +50,8 @@ class EngineRound:
         self._said: dict[str, str] = {}
         self._stopped: dict[str, int] = {}
         self._again: set[str] = set()
+        self._in_vain: dict[str, int] = {}
+        """Keys of jobs that were to follow others and were refused, after how many answers."""
         self._shut: tuple[int, str] | None = None
         """Why the engine took none, and after how many of its answers; until it gives another."""
         self._do: Mapping[Do, Callable[[RunRecord, Job | None], None]] = {
@@ -70,6 +73,8 @@ class EngineRound:
         self.at_most: Mapping[str, int] = {}
         """How many members of an array may run at once, where that is limited."""
         self._together: list[_Together] = []
+        self._in_parts: set[str] = set()
+        """Arrays with a limit of which a part was handed in."""
         self._reasons: list[Reason] = []
         self._news: dict[str, str] = {}
         self._begun: list[str] = []
@@ -109,11 +114,15 @@ class EngineRound:
             self._said.pop(record.run_id, None)
 
     def _hand_in(self, record: RunRecord, _: Job | None) -> None:
-        if self._shut is not None and self._shut[0] == self._jobs.questions:
+        if self._shut is not None and self._is_shut:
             self.tell(record, self._shut[1], None)
             return
         together = record.array_id is not None and Array in self._jobs.engine.takes
-        if self._handed_in >= (TOGETHER if together else _AT_ONCE):
+        in_vain = self._in_vain.get(key_of(record.run_id, record.attempt))
+        # It would be refused again, until there is another answer.
+        if in_vain == self._jobs.questions or self._handed_in >= (
+            TOGETHER if together else _AT_ONCE
+        ):
             return
         self._handed_in += 1
         try:
@@ -124,7 +133,7 @@ class EngineRound:
         if request is None:
             return
         if not together:
-            self._submit([record], request)
+            self._submit(record, request)
             return
         alike = replace(request, key="", name="", command=(), env={}, working_dir="")
         for array_id, asked, members in self._together:
@@ -142,41 +151,71 @@ class EngineRound:
         array_id, alike, members = next(
             group for group in self._together if group[2][0][0] is first
         )
-        records, requests = zip(*members, strict=True)
-        if len(requests) == 1:
-            self._submit(records, requests[0])
+        at_most = self.at_most.get(array_id)
+        if at_most is not None and array_id in self._in_parts:
+            # Each part would have a limit of its own.
+            for record, _ in members:
+                self.tell(record, "it comes with the next part of its array", None)
             return
-        array = Array(len(requests), self.at_most.get(array_id), requests)
-        name = requests[0].name.rpartition("-")[0]
-        parts = (*alike.parts, array)
-        self._submit(
-            records, replace(alike, key=f"array-{requests[0].key}", name=name, parts=parts)
-        )
+        self._in_parts.add(array_id)
+        self._submit_array(alike, members, at_most)
 
-    def _submit(self, records: Sequence[RunRecord], request: Request) -> None:
-        """Hand in the job of one run, or those of several as one."""
+    def _submit_array(
+        self, alike: Request, members: list[tuple[RunRecord, Request]], at_most: int | None
+    ) -> None:
+        """Hand *members* in as one; in parts, or one by one, where the engine does not take that.
+
+        Of an array that may run *at_most* at once only the first part is: the others follow when it
+        is known how many of it are there.
+        """
+        if len(members) == 1:
+            self._submit(*members[0])
+            return
+        records, requests = zip(*members, strict=True)
+        # A key of its own each time: a member that is handed in once more may come with others.
+        key = f"array-{requests[0].key}-{token_hex(4)}"
+        name = requests[0].name.rpartition("-")[0]
+        parts = (*alike.parts, Array(len(requests), at_most, requests))
         try:
-            engine_id = self._jobs.hand_in(request)
+            engine_id = self._jobs.hand_in(replace(alike, key=key, name=name, parts=parts))
         except EngineAway as error:
             self._close(records, str(error))
         except EngineRefused as error:
-            follows = any(isinstance(part, After) for part in request.parts)
-            if not follows and is_passing(error.said):
-                why = f"{self.pool.engine} takes no more now: {error.said}"
-                self._close(records, why)
-                return
-            for part in request.parts:
-                if isinstance(part, Array):  # it may be the array alone that it does not take
-                    for record, one in zip(records, part.each, strict=True):
-                        self._submit([record], one)
+            half = len(members) // 2 if is_passing(error.said) else 1
+            pieces = [members[at : at + half] for at in range(0, len(members), half)]
+            if at_most is not None:
+                pieces = pieces[: 1 if half > 1 else at_most]
+            for piece in pieces:
+                if self._is_shut:
                     return
-            if follows:  # the other job has ended meanwhile, or is forgotten
-                self.tell(records[0], str(error), None)
-            else:
-                self._refuse(records[0], str(error))
+                self._submit_array(alike, piece, at_most)
         else:
             for record in records:
                 log.info("run %s (%s) is in job %s", record.name, record.run_id, engine_id)
+
+    def _submit(self, record: RunRecord, request: Request) -> None:
+        """Hand in the job of one run."""
+        try:
+            engine_id = self._jobs.hand_in(request)
+        except EngineAway as error:
+            self._close([record], str(error))
+        except EngineRefused as error:
+            if is_passing(error.said):
+                self._close([record], f"{self.pool.engine} takes no more now: {error.said}")
+            elif any(isinstance(part, After) for part in request.parts):
+                # The other job has ended meanwhile, or is forgotten.
+                self._in_vain[request.key] = self._jobs.questions
+                self.tell(record, str(error), None)
+            else:
+                self._refuse(record, str(error))
+        else:
+            self._in_vain.pop(request.key, None)
+            log.info("run %s (%s) is in job %s", record.name, record.run_id, engine_id)
+
+    @property
+    def _is_shut(self) -> bool:
+        """Whether the engine takes no more until it has answered again."""
+        return self._shut is not None and self._shut[0] == self._jobs.questions
 
     def _asked(self, record: RunRecord) -> Request | None:
         """What the engine is to be asked for; None where the run was refused."""
@@ -294,5 +333,6 @@ class EngineRound:
         self._jobs.forget(key)
         self._logs.pop(key, None)
         self._stopped.pop(key, None)
+        self._in_vain.pop(key, None)
         self._said.pop(record.run_id, None)
         self._again.discard(record.run_id)

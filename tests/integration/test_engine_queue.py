@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headway.clock import SystemClock
+from headway.engine import port
 from headway.engine.decide import Do
 from headway.engine.place import Place
 from headway.engine.port import After, Nice, Phase, Request
@@ -470,18 +471,35 @@ def test_a_follower_that_dies_with_an_array_in_its_hands_hands_it_in_once(
     assert len(follower.cluster.entries()) == 4
 
 
-def test_what_an_engine_does_not_take_as_an_array_comes_one_by_one(follower: Follower) -> None:
-    array(follower, size=2, at_most=None, created=2)
-    hand_in = follower.jobs.engine._hand_in
+@pytest.mark.parametrize("at_most", [None, 1])
+@pytest.mark.parametrize(
+    ("said", "takes"), [("Invalid job array specification", 1), ("job submit limit", 2)]
+)
+def test_what_an_engine_does_not_take_as_one_array_comes_in_parts_within_its_limit(
+    follower: Follower, said: str, takes: int, at_most: int | None
+) -> None:
+    array(follower, size=4, at_most=at_most, created=4)
+    hand_in, most = follower.jobs.engine._hand_in, 0
 
-    def no_arrays(request: Request, *words: Any) -> str:
-        if request.parts:
-            raise EngineRefused("the fake", request.key, "Invalid job array specification")
+    def at_most_so_many(request: Request, *words: Any) -> str:
+        if any(isinstance(part, port.Array) and part.members > takes for part in request.parts):
+            raise EngineRefused("the fake", request.key, said)
         return hand_in(request, *words)
 
-    follower.jobs.engine._hand_in = no_arrays  # type: ignore[method-assign]
-    for at in (1, 2):
-        assert follower.ended(f"m{at}").exit.kind is ExitKind.OK  # type: ignore[union-attr]
+    follower.jobs.engine._hand_in = at_most_so_many  # type: ignore[method-assign]
+
+    def all_ended() -> bool:
+        nonlocal most
+        running = [each for each in follower.cluster.entries() if each.phase is Phase.RUNNING]
+        most = max(most, len(running))
+        return all(follower.run(f"m{at}").state is RunState.ENDED for at in range(1, 5))
+
+    follower.until(all_ended)
+    assert most <= (at_most or 4)
+    for at in range(1, 5):
+        assert follower.run(f"m{at}").exit.kind is ExitKind.OK  # type: ignore[union-attr]
+    follower.queue.run_pass()
+    assert not [*follower.site.settings.slurm_dir.glob("*m*")]
 
 
 @pytest.mark.parametrize("retries", [0, 1])

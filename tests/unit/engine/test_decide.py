@@ -32,12 +32,12 @@ def ended(kind: ExitKind = ExitKind.OK, message: str = "", **changes: object) ->
         # Somebody cancelled it in the cluster's queue: that is its end.
         (Side.WAITS, ended(ExitKind.CANCELLED, "somebody did"), (Do.CONCLUDE, Do.FORGET)),
         # It was stopped for a suspension that is over, or the cluster lost it.
-        (Side.WAITS, ended(ExitKind.CANCELLED, BY_USER), (Do.FORGET, Do.HAND_IN)),
-        (Side.WAITS, ended(ExitKind.CANCELLED, BY_USER, nodes="n1"), (Do.FORGET, Do.HAND_IN)),
-        (Side.WAITS, job(Phase.ENDED, nodes="n1", is_cancelled=True), (Do.FORGET, Do.HAND_IN)),
+        (Side.WAITS, ended(ExitKind.CANCELLED, BY_USER), (Do.FORGET,)),
+        (Side.WAITS, ended(ExitKind.CANCELLED, BY_USER, nodes="n1"), (Do.FORGET,)),
+        (Side.WAITS, job(Phase.ENDED, nodes="n1", is_cancelled=True), (Do.FORGET,)),
         (Side.WAITS, job(Phase.WAITING, is_cancelled=True), (Do.STOP, Do.TELL)),
         (Side.WAITS, job(Phase.RUNNING, is_cancelled=True), (Do.STOP, Do.TELL)),
-        (Side.WAITS, job(Phase.ENDED, reason=NEVER_BEGAN), (Do.FORGET, Do.HAND_IN)),
+        (Side.WAITS, job(Phase.ENDED, reason=NEVER_BEGAN), (Do.FORGET,)),
         (Side.UNDER_WAY, None, (Do.CONCLUDE, Do.FORGET)),
         (Side.UNDER_WAY, job(Phase.WAITING), (Do.WAIT_AGAIN, Do.TELL)),
         (Side.UNDER_WAY, job(Phase.HELD), (Do.WAIT_AGAIN, Do.TELL)),
