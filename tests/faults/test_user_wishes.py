@@ -111,7 +111,8 @@ def test_a_run_is_cancelled_although_no_prefect_server_answers(
     with cut_off(here) as env:
         done = within_this_process(("cancel", "cancel-in-an-outage", "--json"), env)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"run_id": run_id, "state": "Cancelling"}
+    said = json.loads(done.stdout)
+    assert (said["run_id"], said["state"], said["told"]) == (run_id, "Cancelling", False)
     view = site.until(run_id, "Cancelled", "Crashed", "Failed", "Completed")
     assert (view["state"], view["exit"]["kind"]) == ("Cancelled", "cancelled"), view
     assert "cancelled by user root" in view["exit"]["message"]
