@@ -29,6 +29,7 @@ from headway.ledger.audit_log import Act
 from headway.ledger.calls import scheduler_of
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller
+from headway.model.engine import LEADS_TO
 from headway.model.job_text import JobText
 from headway.model.run import CANCELLED_BY_USER, Exit, ExitKind, Measurement, RunState, cancelled_by
 from headway.model.session import serves_port, session_link
@@ -153,9 +154,14 @@ def checked(
     Raises:
         InvalidInput: Something is wrong with the job, or it is to be somebody else's.
     """
+    leads_to, queue = site.ledger.settings.get(LEADS_TO) or {}, wanted.queue or ""
+    known = wanted.pool or str(leads_to.get("pool", ""))
+    read = job_of(site, wanted.job, caller, pool=known, queue=queue)
+    refuse_impossible(site, read, pool=known, queue=queue)  # needs no server
     goes_to = server.destination(wanted.pool, wanted.queue)
-    pool, queue = str(goes_to["work_pool_name"]), wanted.queue or ""
-    read = job_of(site, wanted.job, caller, pool=pool, queue=queue)
+    pool = str(goes_to["work_pool_name"])
+    if pool != (known or site.settings.pool):
+        read = job_of(site, wanted.job, caller, pool=pool, queue=queue)
     refuse_impossible(site, read, pool=pool, queue=queue)
     refuse_missing(site, read, server, pool=pool, queue=queue)
     refuse_shell(site, read, pool=pool, queue=queue)
