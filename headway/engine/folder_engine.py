@@ -70,7 +70,7 @@ class FolderEngine(ABC):
                 allowed = f"leave it out: {self.name} has nothing like it"
                 raise InvalidInput("parts", part, allowed)
         key, place = request.key, self._place
-        array = next((part for part in request.parts if isinstance(part, Array)), None)
+        array = request.part(Array)
         with place.locked(key):
             if array is not None and array.each:
                 return self._submit_each(request, array)

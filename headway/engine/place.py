@@ -134,8 +134,8 @@ class Place:
         with _held(self._root / "lock"):
             if not self._wrapper.exists():
                 replace_file(self._wrapper, Path(wrapper.__file__).read_bytes(), mode=0o644)
-        gang = next((part for part in request.parts if isinstance(part, Gang)), None)
-        array = next((part for part in request.parts if isinstance(part, Array)), None)
+        gang = request.part(Gang)
+        array = request.part(Array)
         document = {
             "command": request.command,
             "env": dict(request.env),

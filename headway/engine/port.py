@@ -14,10 +14,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from headway.model.engine import EnginePool
 from headway.model.run import Exit, When
+
+P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,10 @@ class Request:
     parts: tuple[Part, ...] = ()
     account: str = ""
     qos: str = ""
+
+    def part(self, kind: type[P]) -> P | None:
+        """The first of its parts of that *kind*; None without one."""
+        return next((part for part in self.parts if isinstance(part, kind)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import TypeVar
 
 from headway.engine.port import After, Array, Gang, GpuAsk, Nice, Request, Requeue
 from headway.model.run import When
@@ -13,7 +12,6 @@ DEPENDENCY: Mapping[When, str] = {
     When.FAILED: "afternotok",
     When.ANY: "afterany",
 }
-T = TypeVar("T")
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -25,7 +23,7 @@ def options(request: Request, comment: str, ids: Mapping[str, str]) -> list[str]
         comment: By which the job is found again.
         ids: Slurm's ids of the jobs that it follows, by key; those that have ended so are left out.
     """
-    gang = _part(request, Gang) or Gang(1)
+    gang = request.part(Gang) or Gang(1)
     found = [
         "--parsable",
         f"--comment={comment}",
@@ -39,15 +37,15 @@ def options(request: Request, comment: str, ids: Mapping[str, str]) -> list[str]
         # Nothing of the environment in which headway itself runs: it has the site's secrets.
         f"--export=HOME,USER,LOGNAME,PATH={_PATH}",
         "--open-mode=append",
-        "--requeue" if _part(request, Requeue) else "--no-requeue",
+        "--requeue" if request.part(Requeue) else "--no-requeue",
     ]
     if request.gpus is not None and request.gpus.count:
         found.append(f"--gres={gres(request.gpus)}")
     if request.time_limit_s is not None:
         found.append(f"--time={minutes(request.time_limit_s, request.grace_s)}")
-    if array := _part(request, Array):
+    if array := request.part(Array):
         found.append(f"--array=1-{array.members}" + (f"%{array.at_most}" if array.at_most else ""))
-    if nice := _part(request, Nice):
+    if nice := request.part(Nice):
         found.append(f"--nice={nice.value}")
     follows = [part for part in request.parts if isinstance(part, After) and part.key in ids]
     if follows:
@@ -81,7 +79,3 @@ def _slots(gpus: GpuAsk | None) -> int:
 def _cpus_a_task(request: Request, gang: Gang) -> int:
     tasks = _slots(request.gpus) if gang.starts_others else 1
     return max(1, math.ceil(request.cpus / tasks))
-
-
-def _part(request: Request, kind: type[T]) -> T | None:
-    return next((part for part in request.parts if isinstance(part, kind)), None)

@@ -160,9 +160,9 @@ def checked(
     refuse_impossible(site, read, pool=known, queue=queue)  # needs no server
     goes_to = server.destination(wanted.pool, wanted.queue)
     pool = str(goes_to["work_pool_name"])
-    if pool != (known or site.settings.pool):
+    if pool != known:  # it was judged by any pool of the site: others have other images and room
         read = job_of(site, wanted.job, caller, pool=pool, queue=queue)
-    refuse_impossible(site, read, pool=pool, queue=queue)
+        refuse_impossible(site, read, pool=pool, queue=queue)
     refuse_missing(site, read, server, pool=pool, queue=queue)
     refuse_shell(site, read, pool=pool, queue=queue)
     return read, goes_to

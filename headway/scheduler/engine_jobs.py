@@ -69,7 +69,7 @@ class EngineJobs:
     def hand_in(self, request: Request) -> str:
         """Hand it in; the engine's name for it. See `Engine.submit`."""
         engine_id = self.engine.submit(request).engine_id
-        array = next((part for part in request.parts if isinstance(part, Array)), None)
+        array = request.part(Array)
         with self._lock:  # the next answer has it
             for one in [request] if array is None else array.each:
                 self._jobs.setdefault(one.key, Job(one.key, 0, engine_id, Phase.WAITING))

@@ -52,8 +52,8 @@ class EngineRound:
         self._again: set[str] = set()
         self._in_vain: dict[str, int] = {}
         """Keys of jobs that were to follow others and were refused, after how many answers."""
-        self._shut: tuple[int, str] | None = None
-        """Why the engine took none, and after how many of its answers; until it gives another."""
+        self._shut = -1, ""
+        """After how many of its answers the engine took none, and why; until it gives another."""
         self._do: Mapping[Do, Callable[[RunRecord, Job | None], None]] = {
             Do.HAND_IN: self._hand_in,
             Do.TELL: self._tell_job,
@@ -114,7 +114,7 @@ class EngineRound:
             self._said.pop(record.run_id, None)
 
     def _hand_in(self, record: RunRecord, _: Job | None) -> None:
-        if self._shut is not None and self._is_shut:
+        if self._is_shut:
             self.tell(record, self._shut[1], None)
             return
         together = record.array_id is not None and Array in self._jobs.engine.takes
@@ -202,7 +202,7 @@ class EngineRound:
         except EngineRefused as error:
             if is_passing(error.said):
                 self._close([record], f"{self.pool.engine} takes no more now: {error.said}")
-            elif any(isinstance(part, After) for part in request.parts):
+            elif request.part(After) is not None:
                 # The other job has ended meanwhile, or is forgotten.
                 self._in_vain[request.key] = self._jobs.questions
                 self.tell(record, str(error), None)
@@ -215,7 +215,7 @@ class EngineRound:
     @property
     def _is_shut(self) -> bool:
         """Whether the engine takes no more until it has answered again."""
-        return self._shut is not None and self._shut[0] == self._jobs.questions
+        return self._shut[0] == self._jobs.questions
 
     def _asked(self, record: RunRecord) -> Request | None:
         """What the engine is to be asked for; None where the run was refused."""

@@ -56,7 +56,7 @@ class _Entry:
 
     @property
     def nodes(self) -> int:
-        return next((part.nodes for part in self.request.parts if isinstance(part, Gang)), 1)
+        return (self.request.part(Gang) or Gang(1)).nodes
 
     def start(self) -> None:
         env = {"PATH": os.environ["PATH"], "FAKE_NODES": str(self.nodes)}
@@ -97,7 +97,7 @@ class FakeCluster:
         """Take a job; its id."""
         with self.lock:
             engine_id = f"{next(self._ids)}"
-            array = next((part for part in request.parts if isinstance(part, Array)), None)
+            array = request.part(Array)
             for member in range(1, array.members + 1) if array else (0,):
                 entry = _Entry(site, engine_id, member, request, script, follows)
                 self._entries.append(entry)
@@ -179,7 +179,7 @@ class FakeCluster:
         running = [each for each in self._entries if each.phase is Phase.RUNNING]
         if sum(each.nodes for each in running) + entry.nodes > self.slots:
             return "nothing is free"
-        array = next((part for part in entry.request.parts if isinstance(part, Array)), None)
+        array = entry.request.part(Array)
         siblings = sum(each.engine_id == entry.engine_id for each in running)
         full = array is not None and array.at_most is not None and siblings >= array.at_most
         return "as many members of its array run as may at once" if full else ""
