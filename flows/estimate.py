@@ -1,5 +1,6 @@
 """`estimate`: what a job would take, cost and need on each kind of node, in the UI."""
 
+from contextlib import suppress
 from typing import Any
 
 from prefect import flow, task
@@ -9,7 +10,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from flows.page import show_picture
-from headway.errors import InvalidInput
+from headway.errors import InvalidInput, NotInstalled
 from headway.forecast import Forecaster
 from headway.ledger.database import Connections
 from headway.model.job import TrainingJob
@@ -27,7 +28,6 @@ def options(
     from headway.estimate.choice import Prefer, nothing_fits
     from headway.estimate.choice import document as option_document
     from headway.gateway.estimate import estimate_options
-    from headway.views.charts import draw_options
 
     job = document if isinstance(document, TrainingJob) else job_from_document(document)
     job = Forecaster(site).on_base_image(job, job.team).job
@@ -47,11 +47,14 @@ def options(
         description="Every way to run the job, with 80 % intervals; the choice (→) first, "
         "* where no other is both as fast and as cheap.",
     )
-    show_picture(
-        draw_options([option_document(option) for option in found]),
-        key="cost-against-time",
-        description="Each option with its 80 % interval; the Pareto set is joined.",
-    )
+    with suppress(NotInstalled):  # the table says as much
+        from headway.views.charts import draw_options
+
+        show_picture(
+            draw_options([option_document(option) for option in found]),
+            key="cost-against-time",
+            description="Each option with its 80 % interval; the Pareto set is joined.",
+        )
     best = found[0]
     if not best.chosen:
         return nothing_fits(option_document(best), budget, deadline_s)

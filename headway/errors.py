@@ -657,6 +657,16 @@ class EstimatorDamaged(HeadwayError):
     line = "estimator file {path} is not usable ({cause}); it is left out"
 
 
+class NotInstalled(HeadwayError):
+    """What was asked for needs a package that only an extra of headway's brings."""
+
+    http_status = 501
+    what: str
+    package: str
+    extra: str
+    line = "{what} need {package}, which is not installed here: pip install 'headway[{extra}]'"
+
+
 class ProfileUnreadable(HeadwayError):
     """A profiler's report cannot be read. The run itself is not touched by it."""
 

@@ -21,6 +21,7 @@ from headway.cli.inputs import (
     with_places,
 )
 from headway.cli.output import Columns, Json, as_json, print_json, print_rows, say
+from headway.errors import NotInstalled
 from headway.units import format_duration, format_size
 
 _LATER = (
@@ -140,7 +141,11 @@ def export(source: str | None, output: Path | None) -> None:
     elif output.suffix == ".parquet":
         import pandas as pd
 
-        pd.read_csv(io.StringIO(text), dtype_backend="numpy_nullable").to_parquet(output)
+        table = pd.read_csv(io.StringIO(text), dtype_backend="numpy_nullable")
+        try:
+            table.to_parquet(output)
+        except ImportError as error:
+            raise NotInstalled("Parquet files", "pyarrow", "parquet") from error
     else:
         output.write_text(text, encoding="utf-8")
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from headway.errors import InvalidInput
+from headway.errors import InvalidInput, NotInstalled
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 Row = TypeVar("Row", bound=BaseModel)
@@ -77,6 +77,7 @@ def read_rows(data: bytes, name: str) -> RowFile:
 
     Raises:
         InvalidInput: It is no such file, has no header, or a column twice.
+        NotInstalled: It is Parquet, and nothing here reads that.
     """
     is_parquet = name.endswith(".parquet") or data.startswith(b"PAR1")
     file = _parquet(data, name) if is_parquet else _csv(data, name)
@@ -134,9 +135,11 @@ def _text(data: bytes, name: str) -> str:
 
 
 def _parquet(data: bytes, name: str) -> RowFile:
-    import pyarrow as pa  # noqa: PLC0415 - a tenth of a second that CSV does without
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - a tenth of a second that CSV does without
+        import pyarrow.parquet as pq  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise NotInstalled("Parquet files", "pyarrow", "parquet") from error
     try:
         table = pq.read_table(io.BytesIO(data))
     except (pa.ArrowException, OSError) as error:

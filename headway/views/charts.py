@@ -1,7 +1,8 @@
 """Charts as PNG bytes: one run (metrics, iteration times, host memory), and the options of a job.
 
 Only numbers go in and PNG bytes come out. Importing this costs a second for
-matplotlib: import it where a chart is drawn, and nowhere on the way to a start.
+matplotlib: import it where a chart is drawn, and nowhere on the way to a start. Where
+matplotlib is not installed, to import this raises `NotInstalled`.
 """
 
 import io
@@ -9,16 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
-from headway.errors import shown
+from headway.errors import NotInstalled, shown
 from headway.estimate.remaining.diagnostics import rising
 from headway.estimate.remaining.history import Array
 from headway.model.progress import ProgressPoint
 from headway.units import GIB, HOUR_S, MIB, MINUTE_S, format_duration
 from headway.views.tables import columns_of
+
+try:
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+except ModuleNotFoundError as error:
+    raise NotInstalled("pictures", "matplotlib", "plots") from error
 
 _MAX_POINTS = 800
 """More than there are pixels across would only make the file large."""

@@ -1,6 +1,7 @@
 """The commands, on a home of their own with an embedded ledger."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from click.testing import CliRunner
 
 from headway.cli.estimate import estimate, traces
 from headway.cli.estimators import estimators
-from headway.errors import InvalidInput
+from headway.errors import InvalidInput, NotInstalled
 from headway.estimate.evaluation.tournament import tournament
 from headway.estimate.kinds import TOURNAMENT
 from headway.model.node import Capacity, Gpu, Node
@@ -57,6 +58,18 @@ def test_traces_come_in_and_go_out(site, tmp_path):
     run(traces, "export", "--output", str(parquet))
     assert run(traces, "import", str(parquet)).startswith("0 traces imported from out.parquet, 405")
     assert site.ledger.traces.count() == 405
+
+
+def test_without_pyarrow_a_sentence_says_what_to_install(site, tmp_path, monkeypatch):
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    file = tmp_path / "t.parquet"
+    with pytest.raises(NotInstalled, match=r"pip install 'headway\[parquet\]'$"):
+        run(traces, "export", "--output", str(file))
+    file.write_bytes(b"PAR1")
+    with pytest.raises(NotInstalled, match=r"^Parquet files need pyarrow"):
+        run(traces, "import", str(file))
+    assert site.ledger.traces.count() == 0
 
 
 def test_the_evaluation_of_a_file_is_json_with_the_promised_keys_and_needs_no_site(

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtr
 from sklearn.model_selection import GroupKFold, TimeSeriesSplit
-from statsmodels.stats.weightstats import DescrStatsW
 
 from headway.clock import Clock
 from headway.estimate.candidates import candidates, quietly
@@ -277,7 +277,9 @@ def _chance(gain: Floats, weight: Floats) -> float:
     """How often chance alone brings such a mean *gain* in error: a paired t-test, one-sided."""
     if np.ptp(gain) == 0 or weight.sum() <= 2:
         return 1.0
-    return float(DescrStatsW(gain, weights=weight).ttest_mean(0.0, alternative="larger")[1])
+    mean, freedom = np.average(gain, weights=weight), weight.sum() - 1.0
+    deviation = np.sqrt(np.average((gain - mean) ** 2, weights=weight) / freedom)
+    return float(stdtr(freedom, -mean / deviation))
 
 
 def _worst(

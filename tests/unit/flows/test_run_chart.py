@@ -1,6 +1,7 @@
 """The chart of a run never ends the run, and is not drawn before it is time."""
 
 import logging
+import sys
 
 import pytest
 
@@ -39,6 +40,17 @@ def test_a_ledger_that_is_away_costs_only_the_picture(shown: list[str]) -> None:
         raise ConnectionError("gone")
 
     chart = RunChart(logging.getLogger("run-chart"), away, 2)  # type: ignore[arg-type]
+    for elapsed_s in (0.2, 31.0, 62.0):
+        chart.watched(at(elapsed_s))
+    chart.close()
+    assert shown == []
+
+
+def test_without_matplotlib_a_run_has_no_picture_and_goes_on(
+    shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "headway.views.charts", None)
+    chart = RunChart(logging.getLogger("run-chart"), list, 2)
     for elapsed_s in (0.2, 31.0, 62.0):
         chart.watched(at(elapsed_s))
     chart.close()
