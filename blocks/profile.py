@@ -53,3 +53,4 @@ def _url(profiles: ProfilesCollection, name: str) -> str:
 if __name__ == "__main__":
     own = Settings()
     (own.state_dir / "profile").write_text(write(own))
+    (own.state_dir / "profile.done").touch()

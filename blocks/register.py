@@ -80,4 +80,6 @@ def main(settings: Settings, *, only_pool: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Settings(), only_pool=sys.argv[1:] == ["pool"])
+    own = Settings()
+    main(own, only_pool=sys.argv[1:] == ["pool"])
+    (own.state_dir / "register.done").touch()

@@ -2,20 +2,21 @@
 
 import hashlib
 import os
-import subprocess
-import sys
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headway.admin.environment import site_environment
 from headway.admin.processes import StartFailed
+from headway.clock import SystemClock
 from headway.durable import replace_file
+from headway.node.daemon import Daemon
 from headway.prefect import auth
 from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
 from headway.project import PACKAGE, PROJECT
 from headway.settings import Settings
-from headway.waits import waiting_for
+from headway.waits import until, waiting_for
 
 
 def register(settings: Settings, say: Callable[[str], None]) -> bool:
@@ -79,18 +80,20 @@ def _fingerprint(env: Mapping[str, str]) -> str:
 def _run(settings: Settings, env: Mapping[str, str], *module: str) -> None:
     """Run *module*, a name and its arguments, in a process; its output goes to a log.
 
+    The fork server has imported Prefect, which takes longer than what is done with it.
+
     Raises:
-        StartFailed: It did not succeed.
+        StartFailed: It did not make the file that says that it is done.
     """
-    log = settings.state_dir / "register.log"
-    command = [sys.executable, "-m", *module]
-    with log.open("ab") as output, waiting_for(f"`{' '.join(module)}`; see {log}"):
-        done = subprocess.run(
-            command, cwd=PROJECT, env=dict(env), stdin=subprocess.DEVNULL, stdout=output,
-            stderr=subprocess.STDOUT, timeout=_REGISTER_S, check=False,
-        )  # fmt: skip
-    if done.returncode != 0:
-        raise StartFailed(f"`{' '.join(module)}`", log, f"exit status {done.returncode}")
+    daemon = Daemon(module[0].rpartition(".")[2], settings.state_dir)
+    done = settings.state_dir / f"{daemon.name}.done"
+    done.unlink(missing_ok=True)
+    with waiting_for(f"`{' '.join(module)}`; see {daemon.log}"):
+        daemon.start_python(module, env)
+        until(lambda: daemon.process() is None, SystemClock(), _REGISTER_S, 0.05)
+    daemon.stop(signal.SIGKILL, 0.0)
+    if not done.exists():
+        raise StartFailed(f"`{' '.join(module)}`", daemon.log, "it is not done")
 
 
 _REGISTER_S = 180.0

@@ -25,10 +25,10 @@ from headway.clock import Clock, NowAndThen, SystemClock
 from headway.durable import replace_file
 from headway.errors import HeadwayError
 from headway.ledger import Ledger, hosting
+from headway.ledger.leaders import LEADS_S
 from headway.node import daemon as daemons
 from headway.node.daemon import SILENT_S, Daemon
 from headway.policy.restart import Restarts
-from headway.scheduler.queue import LEADS_S
 from headway.settings import Settings, read_settings
 from headway.site import Site
 

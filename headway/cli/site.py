@@ -1,10 +1,7 @@
-"""Commands about the site: up, serve, down, demo."""
-
-import sys
+"""Commands about the site: up, serve, down."""
 
 import click
 
-from headway.admin.demo import run_demo
 from headway.admin.down import AtDown, take_down
 from headway.admin.engines import lead_to_engine
 from headway.admin.up import bring_up, serve_part, serve_scheduler, serve_site
@@ -89,24 +86,3 @@ def down(*, wait: bool, stop: bool, yes: bool, machine: bool) -> None:
 
 
 _GO_ON = "go on without the site, and `headway up` takes them up"
-
-
-@click.command()
-@click.option(
-    "--rows",
-    type=click.IntRange(1_000, 327_000),
-    default=200_000,
-    show_default=True,
-    help="Flights to train on.",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 10_000),
-    default=40,
-    show_default=True,
-    help="Boosting rounds.",
-)
-@as_json
-def demo(rows: int, rounds: int, machine: bool) -> None:
-    """Bring up a site, train the flights sample on it, and show what happened."""
-    sys.exit(run_demo(this_site(), rows=rows, rounds=rounds, machine=machine))

@@ -15,11 +15,11 @@ from headway.engine.place import Place
 from headway.engine.slurm import SlurmEngine
 from headway.leader.process import Scheduler, be_leader
 from headway.leader.step_pages import StepPages
+from headway.ledger.leaders import LEADS_S
 from headway.node.daemon import follower_daemon
 from headway.scheduler.engine_janitor import EngineJanitor
 from headway.scheduler.engine_jobs import EngineJobs
 from headway.scheduler.engine_queue import EngineQueue
-from headway.scheduler.queue import LEADS_S
 from headway.site import Site
 from headway.worker.tasks import run_periodically
 

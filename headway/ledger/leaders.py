@@ -15,6 +15,8 @@ from headway.ledger.database import Repository
 from headway.ledger.tables import LeaderRow
 from headway.model.term import Leader, Term
 
+LEADS_S = 5.0
+"""A leader that was not heard of for so long is replaced."""
 _LETS_GO = func.set_config("idle_in_transaction_session_timeout", "6000", True)
 """Ends this transaction after so many milliseconds without a word."""
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from headway.clock import NowAndThen
 from headway.errors import HeadwayError, LeaseLost
+from headway.ledger.leaders import LEADS_S
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
 from headway.model.lease import Fence, Wait
@@ -32,8 +33,6 @@ from headway.scheduler.starts import SaidStarts
 from headway.scheduler.waiting import Waiting
 from headway.site import Site
 
-LEADS_S = 5.0
-"""A leader that was not heard of for so long is replaced."""
 _KEEP_CLOCK = timedelta(minutes=1)
 """The virtual clock is kept so often even where nobody joins the queue."""
 _BEHIND_EVERY_S = 10.0
