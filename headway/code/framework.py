@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from modulefinder import ModuleFinder
 from pathlib import Path
+from typing import Any
 
 from headway.estimate.framework_memory import known_framework
 
@@ -32,11 +33,19 @@ def _imported(folder: Path, command: Sequence[str]) -> Iterator[str]:
     words = (word for line in command for word in line.split())
     scripts = [folder / word for word in words if word.endswith(".py")]
     for script in scripts[:_MOST_SCRIPTS]:
-        finder = ModuleFinder(path=[str(script.parent), str(folder)])
+        finder = _Finder(path=[str(script.parent), str(folder)])
         with suppress(OSError, SyntaxError, ValueError, RecursionError):  # or of another Python
             finder.run_script(str(script))
         # What is not in the folder is of an environment that need not be here.
         yield from (name.partition(".")[0] for name in finder.badmodules)
+
+
+class _Finder(ModuleFinder):
+    def find_module(self, name: str, path: Any, parent: Any = None) -> Any:
+        try:
+            return super().find_module(name, path, parent)
+        except AttributeError:  # a folder of modules without __init__.py, which it does not know
+            raise ImportError(name) from None
 
 
 def _text(path: Path) -> str:

@@ -23,6 +23,13 @@ def test_imports_of_the_script_and_of_what_it_imports_count(folder: Path) -> Non
     assert framework_of(folder, ["bash", "-c", "cd . && python train.py"], "") == "torch"
 
 
+def test_a_folder_of_modules_without_an_init_is_no_obstacle(folder: Path) -> None:
+    (folder / "parts").mkdir()
+    (folder / "parts/layers.py").write_text("import os\n")
+    (folder / "train.py").write_text("from parts.layers import Layer\nimport torch\n")
+    assert framework_of(folder, ["python", "train.py"], "") == "torch"
+
+
 def test_nothing_is_run_and_nothing_is_known_of_what_cannot_be_read(folder: Path) -> None:
     assert framework_of(folder, ["python", "plain.py"], "") == ""
     assert framework_of(folder, ["python", "broken.py"], "") == ""
