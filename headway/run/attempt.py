@@ -12,17 +12,15 @@ from dataclasses import replace
 from functools import partial
 
 from headway.errors import ContainerExists, LeaseLost
-from headway.estimate.features import from_job
-from headway.estimate.iterations import after_count_of, iterations_of
 from headway.model.container_policy import ContainerPolicy
 from headway.model.lease import Lease, Wait
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
 from headway.policy.gang_end import Rank
-from headway.progress.options import totals_of
 from headway.run import profiling
 from headway.run.admit import confirm_lease
+from headway.run.ahead import ahead_of
 from headway.run.code import forget_working_copy
 from headway.run.data import stage_data
 from headway.run.environment import Environment, environment_of
@@ -269,12 +267,7 @@ class Attempt(NodeAttempt):
     def _follow(
         self, lease: Lease, upkeep: AttemptUpkeep, listener: Listener, hidden: Iterable[bytes]
     ) -> Followed:
-        site, totals = self.site, totals_of(self.job.command, self.job.configuration)
-        nodes, forecaster = self.job.nodes, self.forecaster
-        recent = forecaster.recent(self.job)
-        asked = from_job(
-            self.job, gpus=len(lease.gpus) * nodes, nodes=nodes, dataset_bytes=self.dataset_bytes
-        )
+        site = self.site
         follower = Follower(
             runtime=site.runtime,
             clock=site.clock,
@@ -283,14 +276,12 @@ class Attempt(NodeAttempt):
             upkeep=upkeep,
             gpus=site.gpus if lease.gpus else None,
             prediction=self.prediction,
-            totals=totals._replace(epochs=self.job.training.epochs or totals.epochs),
+            ahead=ahead_of(self, len(lease.gpus) * self.job.nodes),
             is_resumed=lease.attempt > 1,
-            usual_iterations=iterations_of(asked, recent),
-            after_count=after_count_of(asked, recent),
             progress_pattern=self.job.progress,
             max_runtime_s=self._time_left_s(),
             grace_s=self.job.stop_grace,
-            check_every_s=forecaster.line.silent_after_s / CHECKS,
+            check_every_s=self.forecaster.line.silent_after_s / CHECKS,
             secrets=hidden,
             log_from=self._log_from,
             writes_in=self.written_folders,

@@ -19,8 +19,8 @@ from headway.estimate.remaining.remaining_time import RemainingEstimate, Remaini
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
 from headway.model.run_warning import RunWarning
-from headway.progress.options import Totals
 from headway.progress.parser import LogParser
+from headway.run.ahead import Ahead
 from headway.run.followed import Followed, GpuUse, ran_out_of_time
 from headway.run.log_progress import LogProgress
 from headway.run.written_progress import WrittenProgress
@@ -167,14 +167,9 @@ class Follower:
     """Read for its GPU memory peak; None for a CPU job."""
     prediction: Prediction
     """What was said before its start."""
-    totals: Totals
-    """How long it trains, as the job says."""
+    ahead: Ahead
     is_resumed: bool = False
     """An earlier attempt may have done part of that."""
-    usual_iterations: NormalDist | None = None
-    """Where nobody says how many, or only the most: the law of their logarithm, by runs like it."""
-    after_count: NormalDist | None = None
-    """The same of how many seconds it goes on when all that it counts first is done."""
     progress_pattern: str | None = None
     """The job's own pattern of progress in the log."""
     max_runtime_s: float | None
@@ -192,18 +187,20 @@ class Follower:
 
     def __post_init__(self) -> None:
         self._remaining = remaining_of(
-            self.prediction, is_resumed=self.is_resumed, after=self.after_count
+            self.prediction, is_resumed=self.is_resumed, after=self.ahead.after_count
         )
         self._status = self.runtime.wait(self.name, 0.0)
         self._log = LogProgress(
             partial(self.runtime.read_log, self.name),
             self.clock,
-            LogParser(self.progress_pattern, **self.totals._asdict(), is_resumed=self.is_resumed),
+            LogParser(
+                self.progress_pattern, **self.ahead.totals._asdict(), is_resumed=self.is_resumed
+            ),
             self._remaining,
             Redactor(self.secrets),
             self.listener.lines,
             self._written(),
-            self.usual_iterations,
+            self.ahead.iterations,
             _offset=self.log_from,
         )
         self._gpu_use = GpuUse() if self.gpus is not None else None
@@ -236,7 +233,7 @@ class Follower:
         since = self._status.started_at
         if since is None or not self.writes_in:
             return None
-        return WrittenProgress(self.writes_in, self.clock, since, *self.totals[:2])
+        return WrittenProgress(self.writes_in, self.clock, since, *self.ahead.totals[:2])
 
     def follow(self) -> Followed:
         """Follow the container to its end.

@@ -21,8 +21,8 @@ from headway.model.lease import Demand, Refuse
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
 from headway.policy.conclude import Had
-from headway.progress.options import totals_of
 from headway.progress.parser import LogParser
+from headway.run.ahead import ahead_of
 from headway.run.code import forget_working_copy, working_copy
 from headway.run.follow import Watched, remaining_of
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
@@ -178,10 +178,11 @@ class EngineLog:
             began: When its program started; None for when that was heard of.
         """
         self._attempt, site, job = attempt, attempt.site, attempt.job
-        self._site, totals = site, totals_of(job.command, job.configuration)
-        totals = totals._replace(epochs=job.training.epochs or totals.epochs)
-        is_resumed = attempt.number > 1
-        self._remaining = remaining_of(attempt.prediction, is_resumed=is_resumed)
+        self._site, ahead = site, ahead_of(attempt, attempt.demand.gpus * job.nodes)
+        is_resumed, totals = attempt.number > 1, ahead.totals
+        self._remaining = remaining_of(
+            attempt.prediction, is_resumed=is_resumed, after=ahead.after_count
+        )
         self._began = began or attempt.record.started_at or site.clock.now()
         self._log = LogProgress(
             partial(read_chunk, attempt.log),
@@ -191,6 +192,7 @@ class EngineLog:
             Redactor(()),
             lambda _data, _skipped: None,
             WrittenProgress(attempt.written_folders, site.clock, self._began, *totals[:2]),
+            ahead.iterations,
         )
         self._snapshot_due = NowAndThen(site.clock, _SNAPSHOT_EVERY_S)
 

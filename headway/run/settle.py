@@ -123,13 +123,16 @@ def trace_of(
 def after_count(points: Sequence[ProgressPoint], runtime_s: float | None) -> Mapping[str, float]:
     """How long a run of *runtime_s* went on when the first total of *points* was reached.
 
-    Empty where none was.
+    Or, where none was ever told, when it counted last. Empty where a total was not reached.
     """
-    for each in points:
-        done = each.epoch if each.iteration is None else each.iteration
-        if runtime_s and each.total and done is not None and done >= each.total:
-            return {AFTER: max(runtime_s - each.t_s, 0.0)}
-    return {}
+
+    def done(each: ProgressPoint) -> float:
+        return (each.epoch if each.iteration is None else each.iteration) or 0.0
+
+    reached = [each for each in points if each.total and done(each) >= each.total]
+    if points and not any(each.total for each in points):
+        reached = [max(points, key=done)]
+    return {AFTER: max(runtime_s - reached[0].t_s, 0.0)} if reached and runtime_s else {}
 
 
 def _exit_of(exit_: Exit) -> str:

@@ -21,7 +21,7 @@ from headway.ledger.records import RunRecord
 from headway.model.array import Array
 from headway.model.job import TrainingJob
 from headway.model.run import Exit, ExitKind, Measurement, RunState
-from headway.run.on_engine import EngineAttempt
+from headway.run.on_engine import EngineAttempt, EngineLog
 from headway.scheduler.engine_jobs import EngineJobs
 from headway.scheduler.engine_queue import EngineQueue
 from headway.scheduler.limits import Gates
@@ -136,6 +136,17 @@ def test_a_run_is_handed_in_followed_and_learnt_of(follower: Follower) -> None:
     follower.ended("r2")
     asked = follower.cluster.entries()[-1].request
     assert asked.time_limit_s == 310.0  # the least, with its grace: by what was learnt
+
+
+def test_what_comes_after_a_count_is_told_by_the_runs_before(follower: Follower) -> None:
+    follower.enqueue("r1", *sh('echo "epoch 1/1 loss 0.5"; sleep 1'))
+    follower.ended("r1")
+    follower.enqueue("r2", *sh('echo "epoch 1/1 loss 0.5"; sleep 300'))
+    follower.running("r2")
+    log = EngineLog(EngineAttempt(follower.site, "r2"), None)
+    law = log._remaining._after
+    assert law is not None
+    assert 0.0 < math.exp(law.mean) < PATIENCE_S
 
 
 def test_a_user_ends_it_wherever_it_is(follower: Follower) -> None:

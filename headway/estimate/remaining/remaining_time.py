@@ -147,6 +147,9 @@ class RemainingTime:
         seen, rest = history.intervals(), self._units_left()
         if rest is None or len(seen.unit_s) == 0:
             return self._prior_alone(t_s)
+        after = self._after_left(waited_s if self._has_counted_as_usual else 0.0)
+        if after is None:
+            return self._prior_alone(t_s)
         left, total = rest.median, history.done + rest.median
         seen = without_report_at_begin(seen)
         usual = speed = _Speed.of(seen, total, left)
@@ -155,10 +158,9 @@ class RemainingTime:
         if history.before_first_epoch_end:
             speed = speed.before_an_end()
         speed = speed.for_units(rest._replace(low=rest.low or rest.median))
-        remaining_s, up, down = self._blend(speed, left, total)
+        remaining_s, up, down = self._blend(speed, left, total, after)
         # The unit, or pause, that is under way has used up part of its time already.
         credit_s = min(waited_s, speed.report_s + speed.due_s, 0.9 * remaining_s)
-        after = self._after_left(0.0)
         # Who does much before it counts may do as much when it has: nobody has seen it end yet.
         before_s = history.began_s + speed.startup_s
         more_s = before_s if self._after is None else after.high
@@ -168,17 +170,24 @@ class RemainingTime:
         overdue = waited_s / usual.report_s if waited_s > usual.stall_s else 0.0
         return RemainingEstimate(remaining_s + after.median, low_s, high_s, overdue)
 
-    def _after_left(self, waited_s: float) -> "_Left":
-        """Seconds that it will go on after its last unit, *waited_s* after that."""
-        rest = None if self._after is None else _left_of(self._after, waited_s)
-        return rest or _Left(0.0, 0.0, 0.0)
+    @property
+    def _has_counted_as_usual(self) -> bool:
+        """Whether nobody tells a total, and it has counted as much as runs like it."""
+        if self._usual is None or self._history.total is not None:
+            return False
+        return self._history.done >= 0.99 * math.exp(self._usual.mean)  # not every one is told
+
+    def _after_left(self, waited_s: float) -> "_Left | None":
+        """Seconds that it will go on after its last unit, *waited_s* after that.
+
+        None for one that has gone on for longer than those like it.
+        """
+        return _left_of(self._after, waited_s) if self._after else _Left(0.0, 0.0, 0.0)
 
     def _after_all(self, t_s: float, waited_s: float) -> RemainingEstimate:
         """What is left after the last unit: its program may have ended, or do something else."""
-        rest = self._after_left(waited_s)
-        if rest.median > 0.0:
-            return RemainingEstimate(rest.median, rest.low, rest.high)
-        return self._prior_alone(t_s)
+        rest = self._after_left(waited_s) if self._after else None
+        return RemainingEstimate(rest.median, *rest[::2]) if rest else self._prior_alone(t_s)
 
     def _prior_alone(self, t_s: float) -> RemainingEstimate:
         """What is left of runs like it by their time alone."""
@@ -204,14 +213,15 @@ class RemainingTime:
         rest = rest or _Left(most if known else 0.0, most, most)
         return _Left(*(min(each, most) for each in rest))
 
-    def _blend(self, speed: "_Speed", left: float, total: float) -> tuple[float, float, float]:
+    def _blend(
+        self, speed: "_Speed", left: float, total: float, after: "_Left"
+    ) -> tuple[float, float, float]:
         """Seconds left, and the standard deviation of their log upwards and downwards."""
         evidence_s = speed.left_s
         if self._prior_s is None:
             return evidence_s, speed.sd, speed.down
         # A slow start is part of what was predicted, and is over.
-        after_s = self._after_left(0.0).median
-        rest_s = max(self._prior_s - speed.startup_s - after_s, 0.1 * self._prior_s)
+        rest_s = max(self._prior_s - speed.startup_s - after.median, 0.1 * self._prior_s)
         prior_s = max(rest_s * (left / total), 1e-9)
         # What it is off by in all it is off by in the rest, however little that is.
         prior_sd = self._prior_sd * self._prior_s / prior_s

@@ -20,8 +20,8 @@ from headway.model.node import GpuProcess, GpuReading
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Prediction
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
-from headway.progress.options import Totals
 from headway.progress.parser import LogParser
+from headway.run.ahead import Ahead
 from headway.run.environment_entry import MADE, MAKING
 from headway.run.follow import Findings, Follower, Watched
 from headway.run.followed import Followed, GpuUse
@@ -131,8 +131,7 @@ class Bench:
             upkeep=self.site,
             gpus=self.gpus,
             prediction=self.prediction,
-            totals=Totals(),
-            usual_iterations=self.usual,
+            ahead=Ahead(iterations=self.usual),
             max_runtime_s=max_runtime_s,
             grace_s=5.0,
             check_every_s=20.0,

@@ -354,6 +354,18 @@ def test_what_comes_then_is_known_by_runs_like_it() -> None:
     assert remaining.at(70.0).remaining_s < 15.0
 
 
+def test_so_it_is_where_only_runs_like_it_tell_how_much_it_counts() -> None:
+    counts, law = NormalDist(math.log(10.0), 0.1), NormalDist(math.log(10.0), 0.3)
+    remaining = RemainingTime(after=law)
+    for done in range(1, 11):
+        remaining.update(2.0 * done, done, usual=counts)
+        left = remaining.at(2.0 * done)
+        assert left.low_s < 30.0 - 2.0 * done < left.high_s
+        assert left.remaining_s == pytest.approx(30.0 - 2.0 * done, rel=0.25)
+    assert remaining.at(25.0).remaining_s == pytest.approx(5.5, rel=0.25)
+    assert remaining.at(60.0).remaining_s is None
+
+
 def test_a_run_that_may_stop_early_is_told_by_how_many_runs_like_it_had() -> None:
     remaining, law = RemainingTime(), NormalDist(math.log(40.0), 0.1)
     remaining.may_end_early = True

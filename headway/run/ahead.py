@@ -1,0 +1,33 @@
+"""What lies ahead of an attempt, as its job says it and as runs of its recipe have taught it."""
+
+from statistics import NormalDist
+from typing import NamedTuple
+
+from headway.estimate.features import from_job
+from headway.estimate.iterations import after_count_of, iterations_of
+from headway.progress.options import Totals, totals_of
+from headway.run.here import NodeAttempt
+
+
+class Ahead(NamedTuple):
+    """What is known before its log says anything."""
+
+    totals: Totals = Totals()
+    """How long it trains, as the job says."""
+    iterations: NormalDist | None = None
+    """Where nobody says how many, or only the most: the law of their logarithm, by runs like it."""
+    after_count: NormalDist | None = None
+    """The same of how many seconds it goes on when all that it counts first is done."""
+
+
+def ahead_of(attempt: NodeAttempt, gpus: int) -> Ahead:
+    """What lies ahead of *attempt*, with *gpus* on all its nodes."""
+    job = attempt.job
+    recent = attempt.forecaster.recent(job)
+    asked = from_job(job, gpus=gpus, nodes=job.nodes, dataset_bytes=attempt.dataset_bytes)
+    totals = totals_of(job.command, job.configuration)
+    return Ahead(
+        totals._replace(epochs=job.training.epochs or totals.epochs),
+        iterations_of(asked, recent),
+        after_count_of(asked, recent),
+    )
