@@ -29,6 +29,7 @@ _REDIS_ADDRESSES = (
     "PREFECT_REDIS_WORKER_CLEANUP_QUEUE_URL",
     "PREFECT_SERVER_DOCKET_URL",
 )
+_TOKENS = "PREFECT_SERVER_CSRF_PROTECTION_ENABLED"
 
 
 def site_environment(settings: Settings) -> dict[str, str]:
@@ -48,9 +49,8 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "PREFECT_CLI_PROMPT": "false",
         # The server takes as long for a line as for many, and has those of all runs to take.
         "PREFECT_LOGGING_TO_API_BATCH_INTERVAL": "5",
-        # A page of another site may neither ask nor read; the UI asks where it came from,
-        # by whichever of the machine's names that was.
-        "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
+        # A page of another site may not read; the UI asks where it came from, by whichever of the
+        # machine's names that was.
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": settings.api_url.removesuffix("/api"),
         "PREFECT_UI_API_URL": "/api",
         VERSION_CHECK: "False",
@@ -59,8 +59,12 @@ def site_environment(settings: Settings) -> dict[str, str]:
         prefect |= _for_prefect(settings.server_database)
     if settings.redis is not None:
         prefect |= _SHARED | dict.fromkeys(_REDIS_ADDRESSES, settings.redis)
+    # Nor may it ask. No browser tells the auth string for it, so that a token besides would only
+    # cost the server a query for each request.
     if secret := site_auth(settings):
-        prefect |= {auth.CLIENT: secret, auth.SERVER: secret}
+        prefect |= {auth.CLIENT: secret, auth.SERVER: secret, _TOKENS: "false"}
+    else:
+        prefect[_TOKENS] = "true"
     # The executables beside this Python come first: `prefect` must be the tested one.
     path = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
     modules = [str(PROJECT), *filter(None, [env.get("PYTHONPATH")])]  # flows, blocks

@@ -1,7 +1,9 @@
 """Nodes of the site, their readings, and what operators set."""
 
 import math
+import time
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -14,7 +16,7 @@ from headway.errors import NodeNameTaken
 from headway.ledger.audit_log import Act, note
 from headway.ledger.codec import record
 from headway.ledger.columns import among, db_now, now
-from headway.ledger.database import Repository
+from headway.ledger.database import Database, Repository
 from headway.ledger.engine_tables import pools_as_they_are, refuse_of_engine
 from headway.ledger.lease_rows import LIVE, release_all
 from headway.ledger.records import NodeRecord
@@ -25,6 +27,8 @@ from headway.model.node import Capacity, Node, NodePorts, NodeReading, NodeState
 
 _REPORTS_S = 60.0
 """A node whose worker was heard of within so long is at work."""
+_GOOD_S = 1.0
+"""A setting that was read is taken for what it is for so long."""
 
 
 class Nodes(Repository):
@@ -187,11 +191,19 @@ class Nodes(Repository):
 
 
 class SiteSettings(Repository):
-    """What operators set in blocks, as the workers last read it, and where the gateway is."""
+    """What operators set in blocks, as the workers last read it, and where the gateway is.
+
+    What `get` has read it says again for `_GOOD_S`: an attempt asks ten times in a moment.
+    """
+
+    def __init__(self, database: Database) -> None:
+        """Those that *database* has."""
+        super().__init__(database)
+        self._read: dict[str, tuple[float, dict[str, Any] | None]] = {}
 
     def put(self, name: str, document: dict[str, Any], *, actor: str = BY_A_BLOCK) -> bool:
         """Keep *document* under *name*; whether it changed. *actor* is who changes it."""
-        if self.get(name) == document:
+        if self.of((name,)).get(name) == document:
             return False  # nobody needs to be let change what stays as it is
         with self._database.transaction() as session:
             row = session.get(SettingRow, name, with_for_update=True)
@@ -201,16 +213,22 @@ class SiteSettings(Repository):
             if told := changes(before, document):
                 note(session, Act(actor, "setting.change", name, told))
             session.merge(SettingRow(name=name, document=document, updated_at=now(session)))
-            return True
+        self._read.pop(name, None)
+        return True
 
     def keep(self, name: str, document: Mapping[str, Any]) -> None:
         """Keep what headway itself has learnt; nobody has changed anything."""
         with self._database.transaction() as session:
             session.merge(SettingRow(name=name, document=dict(document), updated_at=now(session)))
+        self._read.pop(name, None)
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """The document under *name*."""
-        return self.of((name,)).get(name)
+        """The document under *name*; what another process has put counts within `_GOOD_S`."""
+        until_s, document = self._read.get(name, (0.0, None))
+        if time.monotonic() >= until_s:
+            document = self.of((name,)).get(name)
+            self._read[name] = (time.monotonic() + _GOOD_S, document)
+        return deepcopy(document)
 
     def newer(
         self, name: str, than: datetime | None

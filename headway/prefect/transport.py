@@ -60,10 +60,10 @@ class RetryTransport(httpx.HTTPTransport):
 
 
 class SiteAuth(httpx.Auth):
-    """Tells the auth string, and the token that the server wants of whoever is not just reading.
+    """Tells the auth string and, to a server that wants one, a token against cross-site requests.
 
-    A token against cross-site requests is good for an hour, so with one that is refused a
-    new one is tried. Some servers want none.
+    A site's own server wants none (`headway.admin.environment`). A token is good for an hour, so
+    with one that is refused, as with none, a new one is tried.
     """
 
     requires_response_body = True
@@ -73,7 +73,7 @@ class SiteAuth(httpx.Auth):
         encoded = base64.b64encode((auth or "").encode()).decode()
         self._headers = {"Authorization": f"Basic {encoded}"} if auth else {}
         self._token_url = f"{api_url}/csrf-token"
-        self._token: dict[str, str] | None = None
+        self._token: dict[str, str] = {}
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Yield what is to be sent; the last answer is that to *request* or a refusal."""
@@ -81,7 +81,7 @@ class SiteAuth(httpx.Auth):
         if request.method == "GET":
             yield request
             return
-        for anew in (self._token is None, True):
+        for anew in (False, True):
             if anew:
                 client = uuid4().hex
                 answer = yield httpx.Request(
@@ -97,7 +97,7 @@ class SiteAuth(httpx.Auth):
                 if answer.is_success:
                     token = answer.json()["token"]
                     self._token = {"Prefect-Csrf-Token": token, "Prefect-Csrf-Client": client}
-            request.headers.update(self._token or {})
+            request.headers.update(self._token)
             response = yield request
             if response.status_code != httpx.codes.FORBIDDEN:
                 return
