@@ -227,7 +227,6 @@ class SiteSettings(Repository):
         until_s, document = self._read.get(name, (0.0, None))
         if time.monotonic() >= until_s:
             document = self.of((name,)).get(name)
-            self._read[name] = (time.monotonic() + _GOOD_S, document)
         return deepcopy(document)
 
     def newer(
@@ -242,10 +241,13 @@ class SiteSettings(Repository):
             return None if row is None else (row.document, row.updated_at)
 
     def of(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """The documents that there are under *names*."""
+        """The documents that there are under *names*, as they are now."""
+        until_s = time.monotonic() + _GOOD_S
         with self._database.reading() as session:
             rows = session.exec(select(SettingRow).where(col(SettingRow.name).in_(names)))
-            return {row.name: dict(row.document) for row in rows if row.document is not None}
+            found = {row.name: dict(row.document) for row in rows if row.document is not None}
+        self._read |= {name: (until_s, deepcopy(found.get(name))) for name in names}
+        return found
 
 
 def of_the_site() -> SelectOfScalar[NodeRow]:
