@@ -28,8 +28,9 @@ import psycopg
 from pydantic import SecretStr
 
 from headway.clock import SystemClock
-from headway.errors import LeaseLost, LedgerUnreachable, TermOver
+from headway.errors import LeaseLost, LedgerUnreachable
 from headway.ledger import Ledger
+from headway.ledger.errors import TermOver
 from headway.model.lease import Demand, Sharing
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.model.run import Exit, ExitKind, Measurement

@@ -30,14 +30,7 @@ from flows.leaving import (
 )
 from flows.run_chart import RunChart
 from flows.steps import KeptResult, step
-from headway.errors import (
-    EngineUnreachable,
-    HeadwayError,
-    InvalidInput,
-    LeaseLost,
-    LedgerUnreachable,
-    SiteUnreachable,
-)
+from headway.errors import HeadwayError, InvalidInput, LeaseLost, LedgerUnreachable, SiteUnreachable
 from headway.ledger.database import Connections
 from headway.model.job import TrainingJob
 from headway.model.lease import Lease, Wait
@@ -50,6 +43,7 @@ from headway.run.code import stage_code
 from headway.run.followed import Followed
 from headway.run.rendezvous import Meeting
 from headway.run.settle import exit_of, summary_of
+from headway.runtime.errors import EngineUnreachable
 from headway.site import Site, current_site
 from headway.units import format_size
 from headway.views.run_history import history_of

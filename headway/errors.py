@@ -1,4 +1,6 @@
-"""Everything headway raises on purpose.
+"""What headway raises on purpose, and more than one of its rooms knows.
+
+What one room raises is in its own `errors.py`.
 
 A message says what broke with its values and units, then the consequence, then the next step. An
 error carries the values: they are its attributes, and its `line` says where they stand in the
@@ -169,24 +171,6 @@ def may_come_back(error: SiteUnreachable | GatewayRefused) -> bool:
     return isinstance(error, SiteUnreachable) or error.status >= 500
 
 
-class TokenRefused(HeadwayError):
-    """The gateway was shown no token, or one that lets nobody in."""
-
-    http_status = 401
-    line = (
-        "no valid token: none was shown, or it is unknown, has expired or was revoked. Show one as "
-        "`Authorization: Bearer …`; an operator makes one with `headway user add`"
-    )
-
-
-class NotAllowed(HeadwayError):
-    """Who asks is known, or need not be, and may not do this."""
-
-    http_status = 403
-    why: str
-    line = "not allowed: {why:plain400}"
-
-
 class RunFailed(HeadwayError):
     """Somebody waited for a run, which did not end well."""
 
@@ -222,14 +206,6 @@ class EndUntold(HeadwayError):
     )
 
 
-class TooManyRequests(HeadwayError):
-    """The same token, or the same address without one, asks too often."""
-
-    http_status = 429
-    wait_s: float
-    line = "too many requests: nothing was done; try again in {wait_s:duration}"
-
-
 class NodeNameTaken(HeadwayError):
     """Another home works as the node called *name*: its runs would be taken for lost."""
 
@@ -241,30 +217,6 @@ class NodeNameTaken(HeadwayError):
         "{silent_s:duration} ago and holds {leases} lease(s). This one did not become a node. Give "
         "it a name of its own with HEADWAY_NODE; or stop the other one with `headway node leave` "
         "there; or, if it does not come back, `headway node remove {name}`"
-    )
-
-
-class NodeSilent(HeadwayError):
-    """Logs and outputs lie on *node*, which does not hand them out now."""
-
-    http_status = 503
-    node: str
-    cause: str
-    line = (
-        "node {node} does not hand out its files ({cause}). What runs have left there stays there, "
-        "and cannot be read until its worker is back: see `headway nodes`, and state/worker.log in "
-        "its HEADWAY_HOME"
-    )
-
-
-class PeerFailed(HeadwayError):
-    """*node* did not give what its cache has of a data set; the source still does."""
-
-    node: str
-    cause: str
-    line = (
-        "node {node} gave no part of the data set that it has ({cause}); it comes from another "
-        "node or from its source"
     )
 
 
@@ -290,16 +242,6 @@ class ExecRefused(HeadwayError):
     run: str
     cause: str
     line = "no command can be started in run {run:plain}: {cause}"
-
-
-class OutputMissing(HeadwayError):
-    """Of a run there is no *what*, or none any more."""
-
-    http_status = 404
-    run_id: str
-    what: str
-    why: str
-    line = "run {run_id} has no {what}: {why}"
 
 
 class StoreFailed(HeadwayError):
@@ -338,16 +280,6 @@ class LedgerUnreachable(LedgerError):
     )
 
 
-class LedgerRefused(LedgerError):
-    """The login by which the ledger was opened may not do that: a node's may do little."""
-
-    cause: str
-    line = (
-        "the login by which the ledger was opened may not do that ({cause}); nothing was changed. "
-        "A node's own login may do what its agent does: do it on the site's machine"
-    )
-
-
 class LedgerMissing(LedgerError):
     """There is no ledger where it is looked for, so nothing is known of the site."""
 
@@ -356,29 +288,6 @@ class LedgerMissing(LedgerError):
     line = (
         "there is no ledger at {url}, so nothing is known of nodes and runs; start a site with "
         "`headway up`, or set HEADWAY_HOME to the home of one"
-    )
-
-
-class TermOver(LedgerError):
-    """A scheduler wrote in a term that is over: another one leads the pool, and plans anew."""
-
-    pool: str
-    number: int
-    now: int
-    line = (
-        "term {number} of pool {pool} is over, its scheduler is in term {now} now; nothing was "
-        "written, and the leader of that term plans anew"
-    )
-
-
-class SchemaMismatch(LedgerError):
-    """The tables are older or newer than this code."""
-
-    found: str
-    expected: str
-    line = (
-        "the ledger's schema is {found}, this headway needs {expected}; run `headway up` with one "
-        "version on every node"
     )
 
 
@@ -395,15 +304,6 @@ class LeaseLost(LedgerError):
     )
 
 
-class IllegalTransition(LedgerError):
-    """A run cannot go from state *found* to state *wanted*: somebody was faster."""
-
-    run_id: str
-    found: str
-    wanted: str
-    line = "run {run_id} is {found} and cannot become {wanted}; nothing was changed"
-
-
 class RunUnknown(LedgerError):
     """No run has this id or name."""
 
@@ -416,215 +316,8 @@ class RunUnknown(LedgerError):
     )
 
 
-class RuntimeFailure(HeadwayError):
-    """Something about the container runtime."""
-
-    def __init__(self, said: str) -> None:
-        super().__init__(said)
-
-
-class EngineUnreachable(RuntimeFailure):
-    """The container engine does not answer in time."""
-
-    action: str
-    cause: str
-    line = (
-        "the container engine did not answer while headway tried to {action} ({cause}); it is "
-        "tried again, running containers are not touched"
-    )
-
-
-class EngineSilent(EngineUnreachable):
-    """An engine is or was here and does not answer: programs are not started without it."""
-
-    address: str
-    line = (
-        "the container engine at {address:quoted} did not answer while headway tried to {action} "
-        "({cause}), and this node has or had one; no program is started outside a container "
-        "instead. Start the engine and try again, or set HEADWAY_RUNTIME=process to do without one"
-    )
-
-
-class ImageMissing(RuntimeFailure):
-    """The image is not on the node and cannot be pulled."""
-
-    image: str
-    cause: str
-    line = (
-        "image {image:quoted} is not on this node and could not be pulled ({cause}); build or pull "
-        "it there, or correct the name"
-    )
-
-
-class ContainerExists(RuntimeFailure):
-    """The name is taken: another process created this attempt first."""
-
-    name: str
-    line = "container {name} exists already; it is followed, not started again"
-
-
-class ContainerMissing(RuntimeFailure):
-    """No container has this name."""
-
-    name: str
-    line = "container {name} does not exist on this node (any more)"
-
-
-class PolicyViolation(RuntimeFailure):
-    """The site's container policy forbids what the job asks for."""
-
-    what: str
-    value: object
-    allowed: str
-    line = "{what}: {value:quoted} is not allowed on this site; {allowed}"
-
-
-class CeilingUnsafe(HeadwayError):
-    """The file with the bounds of this node cannot be trusted: the node starts nothing."""
-
-    path: str
-    cause: str
-    line = (
-        "the ceiling at {path} cannot be trusted ({cause}); this node starts nothing until it is a "
-        "readable file that belongs to root and that only root may change"
-    )
-
-
-class EngineError(HeadwayError):
-    """Something about the scheduler that decides who runs on a cluster."""
-
-
-class EngineAway(EngineError):
-    """The scheduler does not answer a command."""
-
-    engine: str
-    command: str
-    cause: str
-    line = (
-        "{engine} did not answer `{command}` ({cause}), so nothing new is known of its jobs; those "
-        "that run go on. It is asked again, and what was handed in is never handed in twice"
-    )
-
-
-class EngineRefused(EngineError):
-    """The scheduler does not take the job of this key, for the reason that it *said*."""
-
-    engine: str
-    key: str
-    said: str
-    line = (
-        "{engine} does not take job {key:plain}: {said:plain400}. It was not handed in; change "
-        "what it asks for, or its pool"
-    )
-
-
-class TelemetryError(HeadwayError):
-    """A reading could not be had. Never to be read as "nothing is used"."""
-
-
-class NvmlUnavailable(TelemetryError):
-    """NVML cannot be used: no library, or it does not match the driver."""
-
-    cause: str
-    line = "NVML cannot be used ({cause}); no GPU job starts on this node until it can"
-
-
-class GpuLost(TelemetryError):
-    """A GPU fell off the bus."""
-
-    gpu: str
-    cause: str
-    line = "GPU {gpu} is lost ({cause}); nothing more is started on it"
-
-
-class TelemetryTimeout(TelemetryError):
-    """A reading did not come in time."""
-
-    what: str
-    waited_s: float
-    line = (
-        "{what} gave no reading within {waited_s:duration}; no GPU job starts on this node until "
-        "it does"
-    )
-
-
 class StagingError(HeadwayError):
     """A data set could not be brought to the node."""
-
-
-class SourceMissing(StagingError):
-    """The data set is not where the job says, or may not be read."""
-
-    uri: str
-    cause: str
-    line = "data set {uri:quoted} cannot be read ({cause}); correct dataset.uri"
-
-
-class SourceUnreachable(StagingError):
-    """The storage that has the data set does not answer: may be tried again."""
-
-    uri: str
-    cause: str
-    line = (
-        "the storage of data set {uri:quoted} does not answer ({cause}); nothing of it was kept. "
-        "Try again when it does"
-    )
-
-
-class SourceChanged(StagingError):
-    """The data set changed while it was copied, again and again."""
-
-    uri: str
-    cause: str
-    line = (
-        "data set {uri:quoted} changed while it was copied ({cause}); nothing of it was kept. "
-        "Start the job when the data set is complete"
-    )
-
-
-class StagingTimedOut(StagingError):
-    """The data set was not on the node within the time that the job gives itself."""
-
-    uri: str
-    limit_s: float
-    line = (
-        "data set {uri:quoted} was not on the node within {limit_s:duration}, all of the job's "
-        "max_runtime; nothing of it was kept. Raise max_runtime, or put the data set nearer"
-    )
-
-
-class ChecksumMismatch(StagingError):
-    """The bytes that arrived are not the ones that were promised."""
-
-    uri: str
-    expected: str
-    found: str
-    line = (
-        "data set {uri:quoted} has sha256 {found}, the job says {expected}; nothing of it was "
-        "kept. Correct dataset.sha256, or restore the data"
-    )
-
-
-class CacheFull(StagingError):
-    """The node's cache cannot hold the data set, even after evicting what is unused."""
-
-    uri: str
-    needed_bytes: int
-    free_bytes: int
-    passes: bool = False
-    """Whether it could, once other runs let go of what they use."""
-    whose: str = ""
-
-    def __str__(self) -> str:
-        """With whose share of the cache is full, and what to do."""
-        beside = ", beside what those that are under way use"
-        share = f" for runs of {self.whose}{beside}" if self.whose else ""
-        later = "wait until a run that uses others has ended, " if self.passes else ""
-        return (
-            f"data set {shown(self.uri)} needs {format_size(self.needed_bytes)}, the node's cache "
-            f"can free {format_size(self.free_bytes)}{share}; {later}raise the node's cache budget "
-            "or use a smaller set"
-        )
 
 
 class CacheUnusable(StagingError):

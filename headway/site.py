@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from headway.clock import Clock, SystemClock
 from headway.durable import replace_file
-from headway.errors import CeilingUnsafe, EngineSilent, EngineUnreachable, InvalidInput, LedgerError
+from headway.errors import InvalidInput, LedgerError
 from headway.estimate.physics import Tables, shipped, with_site
 from headway.home import have_passable, keep_private, samples
 from headway.ledger import Ledger
@@ -28,6 +28,7 @@ from headway.model.speeds import MeasuredGpu
 from headway.policy.narrowing import check, for_team, uid_refusal
 from headway.policy.settings import PolicySettings
 from headway.runtime.ceiling_file import read_ceiling
+from headway.runtime.errors import CeilingUnsafe, EngineSilent, EngineUnreachable
 from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process.programs import ProcessRuntime
 from headway.settings import Settings, read_settings, service_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from headway.errors import CeilingUnsafe, HeadwayError, InvalidInput, TelemetryError
+from headway.errors import HeadwayError, InvalidInput
 from headway.home import node_identity, strip_set_ids
 from headway.ledger import Ledger
 from headway.model.container_policy import ContainerPolicy, NetworkMode
@@ -20,10 +20,12 @@ from headway.model.lease import Refuse
 from headway.model.node import Capacity, Gpu, Node, NodePorts, NodeReading, PortUse
 from headway.model.node_settings import NodeSettings
 from headway.policy.network import network_of
+from headway.runtime.errors import CeilingUnsafe
 from headway.runtime.listening import listening_ports
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import LINE, POLICY, POLICY_SETTINGS, Site
+from headway.telemetry.errors import TelemetryError
 from headway.telemetry.host import boot_id
 from headway.telemetry.reading import node_reading, with_owners
 

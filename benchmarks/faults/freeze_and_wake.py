@@ -33,7 +33,7 @@ from pydantic import SecretStr  # noqa: E402 - from here on from the project's r
 
 from headway.admin.node_removal import remove_node  # noqa: E402
 from headway.clock import SystemClock  # noqa: E402
-from headway.errors import ContainerMissing, LeaseLost  # noqa: E402
+from headway.errors import LeaseLost  # noqa: E402
 from headway.model.job import TrainingJob  # noqa: E402
 from headway.model.job_parts import Resources  # noqa: E402
 from headway.model.lease import Demand, Lease  # noqa: E402
@@ -41,6 +41,7 @@ from headway.model.run import Exit, ExitKind, Measurement  # noqa: E402
 from headway.prefect.client import PrefectServer  # noqa: E402
 from headway.run.attempt import Attempt  # noqa: E402
 from headway.run.here import log_path  # noqa: E402
+from headway.runtime.errors import ContainerMissing  # noqa: E402
 from headway.runtime.port import ContainerState  # noqa: E402
 from headway.scheduler import snapshot  # noqa: E402
 from headway.settings import Settings  # noqa: E402

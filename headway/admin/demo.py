@@ -17,15 +17,12 @@ from headway.admin.environment import site_environment
 from headway.admin.up import bring_up
 from headway.client import Client
 from headway.credentials import local_address
-from headway.errors import (
-    HeadwayError,
-    ImageMissing,
-    SiteUnreachable,
-)
+from headway.errors import HeadwayError, SiteUnreachable
 from headway.home import have_passable, samples
 from headway.model.run import Measurement, Prediction
 from headway.prefect.client import DEPLOYMENT
 from headway.project import PROJECT
+from headway.runtime.errors import ImageMissing
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
 from headway.this_node import os_user

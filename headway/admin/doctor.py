@@ -11,7 +11,7 @@ from headway.admin.database.own import looked_at
 from headway.admin.engines import look_at
 from headway.admin.processes import gateway_answers
 from headway.credentials import noted_gateway
-from headway.errors import GpuLost, HeadwayError, LedgerError, SiteRefused
+from headway.errors import HeadwayError, LedgerError, SiteRefused
 from headway.home import disk_of
 from headway.model.container_policy import UIDS_OF_TEAMS
 from headway.node import daemon as daemons
@@ -20,6 +20,7 @@ from headway.prefect.client import PrefectServer
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import Site
+from headway.telemetry.errors import GpuLost
 from headway.this_node import lost_here
 from headway.units import GIB, format_size
 

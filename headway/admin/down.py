@@ -13,7 +13,7 @@ from headway.admin.database.own import NoDatabase, start_database
 from headway.admin.processes import StartFailed, only_one, start_guard
 from headway.admin.round_here import round_here
 from headway.admin.supervisor import stop_supervisor
-from headway.errors import LeaseLost, LedgerError, RuntimeFailure, SiteUnreachable
+from headway.errors import LeaseLost, LedgerError, SiteUnreachable
 from headway.ledger.records import RunRecord
 from headway.model.job_text import stop_grace_s
 from headway.model.run import CANCELLED_BY, GRANTED, Exit, ExitKind
@@ -25,6 +25,7 @@ from headway.policy.guard import GuardTimes
 from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
 from headway.run.here import container_name
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerState
 from headway.site import Site
 from headway.this_node import os_user

@@ -14,7 +14,7 @@ from pathlib import Path
 from headway.admin.inspection.invariants import confirmed, look
 from headway.admin.round_here import round_here
 from headway.durable import UNFINISHED
-from headway.errors import RuntimeFailure, SiteUnreachable
+from headway.errors import SiteUnreachable
 from headway.ledger.records import RunRecord
 from headway.model.inspection import (
     Finding,
@@ -34,6 +34,7 @@ from headway.node.janitor import Janitor
 from headway.node.prune import is_run_id
 from headway.prefect.client import ListedRun, PrefectServer
 from headway.run.here import forget_checkpoint
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerState
 from headway.runtime.run_groups import RunGroups
 from headway.scheduler.queue_janitor import QueueJanitor

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from headway.clock import Clock
+from headway.engine.errors import EngineRefused
 from headway.engine.judge import Seen, judged
 from headway.engine.place import Place
 from headway.engine.port import After, Array, Job, Part, Phase, Request, Submitted, Used
-from headway.errors import EngineRefused, InvalidInput
+from headway.errors import InvalidInput
 from headway.model.run import ExitKind, When
 
 Queue = Mapping[str, Mapping[tuple[str, int], Seen]]

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.folder_engine import FolderEngine
 from headway.engine.judge import Seen
 from headway.engine.port import After, Array, Cluster, Gang, Nice, Part, Phase, Request, Requeue
 from headway.engine.slurm_inspect import cluster, seconds
 from headway.engine.slurm_options import options
 from headway.engine.slurm_states import read_reason, read_state
-from headway.errors import EngineAway, EngineRefused
 
 _FIELD, _LINE = "\x1f", "\x1e\n"
 _COLUMNS = ("%i", "%F", "%K", "%T", "%r", "%S", "%l", "%N", "%k")

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from headway.errors import NotAllowed
 from headway.estimate.choice import Prefer
 from headway.estimate.choice import document as option_document
 from headway.gateway.door import Operator, Watcher
+from headway.gateway.errors import NotAllowed
 from headway.gateway.estimate import estimate_options
 from headway.gateway.runs import of_caller, seen_team
 from headway.gateway.submit import job_of, limit, refuse_impossible

@@ -14,7 +14,8 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.clock import Clock
-from headway.errors import HeadwayError, NotAllowed, TokenRefused, TooManyRequests
+from headway.errors import HeadwayError
+from headway.gateway.errors import NotAllowed, TokenRefused, TooManyRequests
 from headway.gateway.refusals import refusal
 from headway.ledger import Ledger
 from headway.model import access

@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from headway.clock import Clock
-from headway.errors import NodeSilent
+from headway.gateway.errors import NodeSilent
 from headway.ledger.records import NodeRecord
 from headway.model.run_file import FROM, LogPiece, StoredPart, name_from, signed
 from headway.node import file_answers as answers

@@ -13,8 +13,9 @@ import httpx
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from headway.errors import NotAllowed, SiteUnreachable, TokenRefused
+from headway.errors import SiteUnreachable
 from headway.gateway.door import COOKIE, PER_ADDRESS, Buckets
+from headway.gateway.errors import NotAllowed, TokenRefused
 from headway.model.access import looks_like_token, token_digest
 from headway.node.shares import in_thread
 from headway.pinning import LOOPBACK

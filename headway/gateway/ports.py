@@ -15,10 +15,10 @@ from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as connect_websocket
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
-from headway import errors
-from headway.errors import HeadwayError, PortClosed
+from headway.errors import ExecRefused, HeadwayError, InvalidInput, PortClosed, RunUnknown
 from headway.gateway.actions import note_act
 from headway.gateway.door import Submitter, shown_token
+from headway.gateway.errors import NodeSilent, NotAllowed
 from headway.gateway.refusals import refusal
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.access import Caller, Scope
@@ -80,23 +80,23 @@ def open_run(site: Site, caller: Caller, run_id: str, *, alone: bool) -> OpenRun
             to be shown in the caller's browser, beside the pages of the caller's own sessions.
 
     Raises:
-        errors.RunUnknown: There is none that the caller sees.
-        errors.NotAllowed: It is another's.
+        RunUnknown: There is none that the caller sees.
+        NotAllowed: It is another's.
         PortClosed: It is not running.
     """
     record = site.ledger.runs.get(run_id)
     if not caller.sees(record.team):
-        raise errors.RunUnknown(run_id)
+        raise RunUnknown(run_id)
     own = _is_of(record, caller)
     if not caller.may(Scope.SUBMIT) or not (own or (caller.may(Scope.OPERATE) and not alone)):
         whose = f"run {record.name} is {record.owner or 'nobody'}'s of team {record.team}"
-        raise errors.NotAllowed(f"{whose}; only they reach its program, with the scope submit")
+        raise NotAllowed(f"{whose}; only they reach its program, with the scope submit")
     lease = site.ledger.leases.of_run(run_id)
     if lease is None:
         raise PortClosed(run_id, None, f"the run is {record.state.value}")
     nodes = {each.node.name: each for each in site.ledger.nodes.all()}
     if lease.node not in nodes:
-        raise errors.NodeSilent(lease.node, "it was removed from the site")
+        raise NodeSilent(lease.node, "it was removed from the site")
     return OpenRun(record, lease, nodes[lease.node])
 
 
@@ -104,11 +104,11 @@ async def open_way(site: Site, node: NodeRecord, target: str) -> ClientConnectio
     """A WebSocket to *target* at the worker of another node.
 
     Raises:
-        errors.NodeSilent: The node does not answer.
+        NodeSilent: The node does not answer.
     """
     name = node.node.name
     if not node.files_url:
-        raise errors.NodeSilent(name, "its worker does not serve them")
+        raise NodeSilent(name, "its worker does not serve them")
     where = urlsplit(node.files_url)
     now_s = site.clock.now().timestamp()
     secured = where.scheme == "https"
@@ -123,7 +123,7 @@ async def open_way(site: Site, node: NodeRecord, target: str) -> ClientConnectio
             max_size=_MOST_BYTES,
         )
     except (OSError, TimeoutError, WebSocketException) as error:
-        raise errors.NodeSilent(name, str(error) or type(error).__name__) from error
+        raise NodeSilent(name, str(error) or type(error).__name__) from error
 
 
 class RunPorts:
@@ -139,7 +139,7 @@ class RunPorts:
 
         Raises:
             PortClosed: It is not, nothing listens there, or its owner or team has too many open.
-            errors.NodeSilent: The node does not answer.
+            NodeSilent: The node does not answer.
         """
         team, owner = (run.record.team,), (run.record.team, run.record.owner)
         for whose, most, name in (
@@ -237,7 +237,7 @@ def ports_of(site: Site, sessions_port: int | None) -> APIRouter:
             raise PortClosed(found.record.run_id, None, "the run is no session")
         if sessions_port is None:
             allowed = "its port is not served here: ask an operator, or use `headway forward`"
-            raise errors.InvalidInput("HEADWAY_SESSIONS_PORT", sessions_port, allowed)
+            raise InvalidInput("HEADWAY_SESSIONS_PORT", sessions_port, allowed)
         # Without a scheme: a proxy in front may speak TLS, of which nothing is known here.
         where = f"//{request.url.hostname}:{sessions_port}{session_path(found.record.run_id)}"
         return RedirectResponse(where, status_code=303)
@@ -250,7 +250,7 @@ def ports_of(site: Site, sessions_port: int | None) -> APIRouter:
 
         def open_for_caller() -> OpenRun:
             if shown_token(headers)[1]:
-                raise errors.NotAllowed("a page may not ask this: send the token in Authorization")
+                raise NotAllowed("a page may not ask this: send the token in Authorization")
             found = open_run(site, caller, run, alone=False)
             strangers.note(caller, found, port)
             return found
@@ -316,12 +316,12 @@ def exec_in(site: Site) -> APIRouter:
 async def _allowed(site: Site, client: WebSocket, run: str) -> OpenRun:
     """The run, if *client* may start something there."""
     if shown_token(dict(client.headers.items()))[1]:
-        raise errors.NotAllowed("a page may not ask this: send the token in Authorization")
+        raise NotAllowed("a page may not ask this: send the token in Authorization")
     caller: Caller = client.state.caller
     try:
         return await in_thread(lambda: open_run(site, caller, run, alone=False))
     except PortClosed as error:
-        raise errors.ExecRefused(run, f"{error.cause}; `headway show` says more") from error
+        raise ExecRefused(run, f"{error.cause}; `headway show` says more") from error
 
 
 async def _noted(site: Site, client: WebSocket, run: str) -> ExecCommand:
@@ -348,7 +348,7 @@ async def _elsewhere(site: Site, client: WebSocket, found: OpenRun, command: Exe
                     await said(client, read(message))
             both.cancel_scope.cancel()
     except ConnectionClosed as error:
-        raise errors.NodeSilent(found.node.node.name, "it has closed the connection") from error
+        raise NodeSilent(found.node.node.name, "it has closed the connection") from error
     finally:
         with anyio.CancelScope(shield=True):
             await node.close()

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.errors import InvalidInput, NotAllowed
+from headway.errors import InvalidInput
+from headway.gateway.errors import NotAllowed
 
 API = "/api/"
 _MOST_LISTED = 1000

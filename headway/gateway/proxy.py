@@ -8,11 +8,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
-from headway.errors import InvalidInput, NotAllowed, RunUnknown
+from headway.errors import InvalidInput, RunUnknown
 from headway.gateway import actions
 from headway.gateway import prefect_calls as calls
 from headway.gateway.actions import SubmitRequest, note_act
 from headway.gateway.door import Watcher
+from headway.gateway.errors import NotAllowed
 from headway.gateway.prefect_calls import Found, Treatment
 from headway.gateway.runs import seen_team
 from headway.model.access import Caller, Scope

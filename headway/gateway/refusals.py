@@ -7,16 +7,16 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
-from headway import errors
-from headway.errors import HeadwayError, InvalidInput, shown
+from headway.errors import EndUntold, HeadwayError, InvalidInput, RunUnknown, shown
+from headway.gateway.errors import TokenRefused, TooManyRequests
 
 
 def refusal(error: HeadwayError) -> JSONResponse:
     """The answer for *error*."""
     headers = {}
-    if isinstance(error, errors.TokenRefused):
+    if isinstance(error, TokenRefused):
         headers["WWW-Authenticate"] = "Bearer"
-    elif isinstance(error, errors.TooManyRequests):
+    elif isinstance(error, TooManyRequests):
         headers["Retry-After"] = str(math.ceil(error.wait_s))
     content = {"detail": str(error), **_values(error)}
     return JSONResponse(content, status_code=error.http_status, headers=headers)
@@ -28,9 +28,9 @@ def _values(error: HeadwayError) -> dict[str, Any]:
         case InvalidInput():
             field, value = _plain(error.field), _plain(error.value)
             return {"field": field, "value": value, "allowed": error.allowed + error.also}
-        case errors.RunUnknown():
+        case RunUnknown():
             return {"run": _plain(error.run)}
-        case errors.EndUntold():
+        case EndUntold():
             return {"untold": _plain(error.run)}
         case _:
             return {}

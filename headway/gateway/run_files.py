@@ -15,8 +15,9 @@ from fastapi.responses import StreamingResponse
 from starlette.convertors import PathConvertor, register_url_convertor
 
 from headway.clock import Clock
-from headway.errors import NodeSilent, OutputMissing, StoreFailed
+from headway.errors import StoreFailed
 from headway.gateway.door import Watcher
+from headway.gateway.errors import NodeSilent, OutputMissing
 from headway.gateway.file_sources import NodeFiles, StoreFiles
 from headway.gateway.runs import seen_team
 from headway.ledger import Ledger

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import AwareDatetime, TypeAdapter
 
-from headway.errors import InvalidInput, NotAllowed, RunUnknown, SiteRefused, SiteUnreachable
+from headway.errors import InvalidInput, RunUnknown, SiteRefused, SiteUnreachable
 from headway.gateway.door import Watcher
+from headway.gateway.errors import NotAllowed
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
 from headway.model.array import member_of

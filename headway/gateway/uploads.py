@@ -13,9 +13,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse, Response
 
-from headway.errors import InvalidInput, NotAllowed
+from headway.errors import InvalidInput
 from headway.gateway.actions import note_act
 from headway.gateway.door import Buckets, OfANode, Submitter, Watcher
+from headway.gateway.errors import NotAllowed
 from headway.gateway.runs import check_owner
 from headway.ledger.uploads import UPLOAD_ROW_BYTES
 from headway.model.access import Caller, Scope, checked_name

@@ -21,14 +21,9 @@ from sqlalchemy.pool import QueuePool
 from sqlmodel import Session
 from sqlmodel.sql.expression import SelectOfScalar
 
-from headway.errors import (
-    InvalidInput,
-    LedgerError,
-    LedgerRefused,
-    LedgerUnreachable,
-    SchemaMismatch,
-)
+from headway.errors import InvalidInput, LedgerError, LedgerUnreachable
 from headway.ledger.codec import T, record
+from headway.ledger.errors import LedgerRefused, SchemaMismatch
 from headway.model.document import HIDDEN
 from headway.waits import waiting_for
 

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 
-from headway.errors import TermOver
 from headway.ledger.columns import db_now, from_now, insert_new, now
 from headway.ledger.database import Repository
+from headway.ledger.errors import TermOver
 from headway.ledger.tables import LeaderRow
 from headway.model.term import Leader, Term
 

@@ -12,11 +12,11 @@ from psycopg.sql import SQL, Composable, Identifier, Literal
 from sqlalchemy import Connection, delete, func, text
 from sqlmodel import Session, col, select
 
-from headway.errors import LedgerRefused
 from headway.ledger.access_tables import NodeLoginRow, NodeTokenRow
 from headway.ledger.audit_log import Act, note
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
+from headway.ledger.errors import LedgerRefused
 
 _RUN = (
     "state, attempt, exit_kind, exit_code, exit_message, ended_at, told_end_at, measurement, "

@@ -8,10 +8,11 @@ from sqlalchemy import ColumnElement, Table, update
 from sqlmodel import Session, SQLModel, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from headway.errors import IllegalTransition, RunUnknown
+from headway.errors import RunUnknown
 from headway.ledger.array_tables import ArrayRow
 from headway.ledger.codec import record
 from headway.ledger.columns import among, given
+from headway.ledger.errors import IllegalTransition
 from headway.ledger.records import RunRecord
 from headway.ledger.tables import RunRow
 from headway.model.run import TRANSITIONS, RunState

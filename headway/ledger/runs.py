@@ -8,9 +8,10 @@ from typing import Any
 from sqlalchemy import delete
 from sqlmodel import Session, col
 
-from headway.errors import IllegalTransition, InvalidInput, LeaseLost
+from headway.errors import InvalidInput, LeaseLost
 from headway.ledger.attempts import exit_of, note_end, note_start
 from headway.ledger.columns import insert_new, now
+from headway.ledger.errors import IllegalTransition
 from headway.ledger.fences import ended_before, fenced, fenced_lease, requeued_before
 from headway.ledger.following import after_columns
 from headway.ledger.leaders import in_term

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from headway.errors import LedgerError, RuntimeFailure
+from headway.errors import LedgerError
 from headway.home import node_identity
 from headway.ledger.renewals import RenewalAnswer
 from headway.model.job_text import USUAL_STOP_GRACE_S, stop_grace_s
@@ -17,6 +17,7 @@ from headway.node.flowlock import LiveFlows
 from headway.policy.guard import GuardTimes, Held
 from headway.run.guard_notes import GuardNotes, Renewal, keep_notes, read_notes
 from headway.run.here import container_name
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerState, ContainerStatus, Runtime
 from headway.site import Site
 from headway.units import format_duration

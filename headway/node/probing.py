@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
-from headway.errors import HeadwayError, RuntimeFailure
+from headway.errors import HeadwayError
 from headway.estimate.physics import Tables, shipped
 from headway.home import have_passable
 from headway.model.container_policy import NetworkMode
@@ -19,6 +19,7 @@ from headway.model.node import Gpu
 from headway.model.speeds import GpuSpeeds, MeasuredGpu, MeasuredNode, Probed
 from headway.node import probe_program
 from headway.node.daemon import guard_daemon
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState
 from headway.site import Site, as_ids
 from headway.this_node import OPERATORS_TEAM

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
-from headway.errors import ContainerExists, LeaseLost
+from headway.errors import LeaseLost
 from headway.model.container_policy import ContainerPolicy
 from headway.model.lease import Lease, Wait
 from headway.model.profile import Profile
@@ -36,6 +36,7 @@ from headway.run.settle import conclude_attempt, settle
 from headway.run.spec import container_spec, keep_secrets, refuse_shell
 from headway.run.upkeep import CHECKS, AttemptUpkeep, MakerUpkeep
 from headway.runtime import secretfiles
+from headway.runtime.errors import ContainerExists
 from headway.runtime.port import ContainerSpec
 from headway.runtime.rules import check_image, check_spec
 from headway.staging.cache import StagedDataset

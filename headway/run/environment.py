@@ -29,7 +29,7 @@ from uv import find_uv_bin
 
 from headway.code.unpack import ChunkCache, unpack
 from headway.durable import lock_file, replace_file
-from headway.errors import InvalidInput, RuntimeFailure
+from headway.errors import InvalidInput
 from headway.home import have_passable
 from headway.model.code import CodeManifest
 from headway.model.environment import (
@@ -46,6 +46,7 @@ from headway.run.code import code_parts
 from headway.run.here import NodeAttempt
 from headway.run.outside import certificates_of
 from headway.runtime.diskuse import used_bytes
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.settings import Settings
 from headway.site import as_ids

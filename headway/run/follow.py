@@ -14,7 +14,7 @@ from statistics import NormalDist
 from typing import Protocol
 
 from headway.clock import Clock
-from headway.errors import EngineUnreachable, LedgerUnreachable
+from headway.errors import LedgerUnreachable
 from headway.estimate.remaining.remaining_time import RemainingEstimate, RemainingTime
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
@@ -24,6 +24,7 @@ from headway.run.ahead import Ahead
 from headway.run.followed import Followed, GpuUse, ran_out_of_time
 from headway.run.log_progress import LogProgress
 from headway.run.written_progress import WrittenProgress
+from headway.runtime.errors import EngineUnreachable
 from headway.runtime.port import ContainerState, ContainerStatus, Runtime, Usage
 from headway.runtime.redact import Redactor
 from headway.telemetry.port import GpuSensors

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from headway.errors import TelemetryError
 from headway.model.node import GpuReading
 from headway.model.run import Exit
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerStatus
+from headway.telemetry.errors import TelemetryError
 from headway.telemetry.port import GpuSensors
 from headway.telemetry.reading import with_runs
 

@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 
 from headway.durable import replace_file
-from headway.errors import RuntimeFailure
 from headway.home import GANG_FOLDER, have_passable
 from headway.ledger.gang_asks import MOST_ASKS, GangAsk
 from headway.model.launch import filled, host_file, joined, open_mpi_network, tf_config
@@ -24,6 +23,7 @@ from headway.model.run import Exit, ExitKind
 from headway.pinning import LOOPBACK
 from headway.run.here import NodeAttempt
 from headway.run.rendezvous import Meeting
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import BindMount
 from headway.site import as_ids
 from headway.trees import remove

@@ -9,7 +9,7 @@ from pathlib import Path
 from stat import S_ISDIR
 
 from headway.durable import replace_file
-from headway.errors import InvalidInput, LeaseLost, PolicyViolation
+from headway.errors import InvalidInput, LeaseLost
 from headway.forecast import Forecaster
 from headway.home import TOLD_FOLDER, have_passable
 from headway.ledger.arrays import kept_array
@@ -23,6 +23,7 @@ from headway.model.run_file import LogPiece
 from headway.run.outputs import OUTPUTS_FOLDER
 from headway.run.rendezvous import Meeting, own_address
 from headway.runtime import secretfiles
+from headway.runtime.errors import PolicyViolation
 from headway.runtime.logfile import read_chunk
 from headway.runtime.redact import FileRedactor, Redactor
 from headway.settings import Settings

@@ -7,7 +7,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from threading import Event, Thread
 
-from headway.errors import ContainerMissing, HeadwayError, LeaseLost
+from headway.errors import HeadwayError, LeaseLost
 from headway.model.lease import Lease
 from headway.model.node import GpuReading
 from headway.model.run import Exit, ExitKind
@@ -15,6 +15,7 @@ from headway.policy.memory_growth import REACTION_S, grown_limit, pause_s
 from headway.policy.oom_cause import GpuShare, Holder, Shortage, cause_of
 from headway.run.followed import Followed, GpuUse
 from headway.run.here import NodeAttempt
+from headway.runtime.errors import ContainerMissing
 from headway.runtime.outcome import tried_bytes
 from headway.site import Site
 from headway.this_node import read_node

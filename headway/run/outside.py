@@ -1,8 +1,8 @@
 """How the containers of an attempt reach what lies outside the site."""
 
-from headway.errors import RuntimeFailure
 from headway.model.outside import CERTIFICATES_FILE, Outside
 from headway.run.here import NodeAttempt
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import BindMount
 
 _OUTSIDE = "/opt/headway/outside"

@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 import httpx
 
-from headway.errors import PeerFailed
 from headway.ledger.records import NodeRecord
 from headway.model.run_file import signed
 from headway.model.staged import HeldSet
 from headway.pinning import only
 from headway.site import Site
+from headway.staging.errors import PeerFailed
 from headway.staging.peers import Listing
 
 SETS = "/sets/"

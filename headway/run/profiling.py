@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from headway.durable import replace_file
-from headway.errors import HeadwayError, InvalidInput, ProfileUnreadable, TelemetryError
+from headway.errors import HeadwayError, InvalidInput, ProfileUnreadable
 from headway.ledger.codec import from_json, to_json
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
@@ -21,6 +21,7 @@ from headway.profile.report import from_counters, read_report
 from headway.profile.wrap import wrapper
 from headway.runtime.port import BindMount
 from headway.site import Site
+from headway.telemetry.errors import TelemetryError
 
 log = logging.getLogger(__name__)
 

@@ -5,15 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from headway.clock import booted_at
-from headway.errors import (
-    CacheFull,
-    HeadwayError,
-    ImageMissing,
-    PolicyViolation,
-    SourceUnreachable,
-    StagingError,
-    StagingTimedOut,
-)
+from headway.errors import HeadwayError, StagingError
 from headway.estimate.options import numbers_of
 from headway.forecast import Forecaster
 from headway.model.attempt_record import Failures
@@ -28,7 +20,9 @@ from headway.run.followed import Followed
 from headway.run.here import NodeAttempt
 from headway.run.memory_growth import shortage_of, with_growth, with_shortage
 from headway.run.rendezvous import end_of_gang
+from headway.runtime.errors import ImageMissing, PolicyViolation
 from headway.runtime.outcome import ended_by_restart
+from headway.staging.errors import CacheFull, SourceUnreachable, StagingTimedOut
 from headway.this_node import lost_here
 from headway.units import format_duration, format_size
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from headway.errors import InvalidInput, TelemetryError
+from headway.errors import InvalidInput
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.launch import Launch
 from headway.model.lease import Lease
@@ -25,6 +25,7 @@ from headway.runtime import secretfiles
 from headway.runtime.port import BindMount, ContainerSpec, RuntimeKind
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
 from headway.site import Site, as_ids
+from headway.telemetry.errors import TelemetryError
 
 log = logging.getLogger(__name__)
 

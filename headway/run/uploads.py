@@ -9,11 +9,12 @@ from functools import cached_property
 import httpx
 
 from headway.credentials import local_address
-from headway.errors import InvalidInput, NoCredentials, SourceMissing, SourceUnreachable
+from headway.errors import InvalidInput, NoCredentials
 from headway.model.address import upload_name
 from headway.model.upload import DATA
 from headway.pinning import trust
 from headway.site import Site, as_ids
+from headway.staging.errors import SourceMissing, SourceUnreachable
 from headway.staging.reader import Check, Reading
 from headway.staging.source import Source, SourceFile
 

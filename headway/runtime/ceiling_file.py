@@ -6,9 +6,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from headway.errors import CeilingUnsafe, InvalidInput
+from headway.errors import InvalidInput
 from headway.model.ceiling import Ceiling
 from headway.model.yaml_document import read_document
+from headway.runtime.errors import CeilingUnsafe
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 

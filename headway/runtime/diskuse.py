@@ -12,9 +12,9 @@ from stat import S_IFDIR, S_IFMT, S_IFREG, S_ISDIR, S_ISREG, S_ISSOCK
 from threading import Thread, get_native_id
 
 from headway.clock import Clock
-from headway.errors import EngineUnreachable
 from headway.policy.disk import LEAST_BYTES, DiskUse
 from headway.runtime import in_flight, logfile
+from headway.runtime.errors import EngineUnreachable
 from headway.runtime.process import proctree
 from headway.trees import below, stats_below
 

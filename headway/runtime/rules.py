@@ -3,9 +3,9 @@
 import re
 from pathlib import Path, PurePosixPath
 
-from headway.errors import PolicyViolation
 from headway.model.container_policy import ContainerPolicy, GangNetwork, NetworkMode
 from headway.model.image import GIVE_IMAGE, is_image
+from headway.runtime.errors import PolicyViolation
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.units import format_size
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.cgroups import Cgroups, GroupReading
-from headway.errors import RuntimeFailure
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import Usage
 
 

@@ -4,9 +4,9 @@ import logging
 import math
 import threading
 
+from headway.engine.errors import EngineAway
 from headway.engine.pace import pause_s
 from headway.engine.port import Array, Engine, Job, Phase, Request
-from headway.errors import EngineAway
 from headway.site import Site
 
 log = logging.getLogger(__name__)

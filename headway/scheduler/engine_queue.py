@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from headway.engine.decide import Side, decide
+from headway.engine.errors import EngineAway
 from headway.engine.port import After, Array, Job, Phase
-from headway.errors import EngineAway, HeadwayError, LeaseLost, LedgerUnreachable, TermOver
+from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable
+from headway.ledger.errors import TermOver
 from headway.ledger.pools import PoolSnapshot, Version
 from headway.ledger.records import RunRecord
 from headway.model.lease import Resource, Wait

@@ -9,8 +9,9 @@ from secrets import token_hex
 
 from headway.engine.ask import Terms
 from headway.engine.decide import Do, about, is_passing
+from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.port import After, Array, Job, Nice, Request
-from headway.errors import CodeMissing, EngineAway, EngineRefused, InvalidInput, LeaseLost
+from headway.errors import CodeMissing, InvalidInput, LeaseLost
 from headway.ledger.engines import EnginePoolRecord
 from headway.ledger.records import RunRecord
 from headway.ledger.runs import Reason

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from headway.errors import CeilingUnsafe, ImpossibleDemand, InvalidInput, LeaseLost
+from headway.errors import ImpossibleDemand, InvalidInput, LeaseLost
 from headway.forecast import Forecaster
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.prefect.client import FLOW
+from headway.runtime.errors import CeilingUnsafe
 from headway.scheduler.limits import Gates
 from headway.site import Site
 from headway.this_node import OPERATORS_TEAM, os_user

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headway.clock import Clock, SystemClock
-from headway.errors import ChecksumMismatch, PeerFailed, SourceChanged, StagingTimedOut
 from headway.model.job_parts import Dataset
+from headway.staging.errors import ChecksumMismatch, PeerFailed, SourceChanged, StagingTimedOut
 from headway.staging.folders import CacheFolders, StagedIndex
 from headway.staging.manifest import Manifest
 from headway.staging.partial import Meter, Note, Partial, Progress, check_size

@@ -21,8 +21,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from headway.errors import SourceChanged, SourceMissing, SourceUnreachable
 from headway.model.address import local_path
+from headway.staging.errors import SourceChanged, SourceMissing, SourceUnreachable
 from headway.staging.rules import Network, SourceRules, closed_address
 from headway.staging.source import CHUNK_BYTES, Source, inspect, reading
 

@@ -21,10 +21,11 @@ from typing import Protocol
 
 from headway.clock import Clock
 from headway.durable import lock_file
-from headway.errors import CacheFull, CacheUnusable
+from headway.errors import CacheUnusable
 from headway.home import passable
 from headway.model.staged import StagedSet
 from headway.staging.budget import CacheSpace, beyond_share, victims
+from headway.staging.errors import CacheFull
 from headway.staging.manifest import DATA, Manifest
 from headway.staging.partial import Note, Partial
 

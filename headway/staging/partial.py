@@ -11,10 +11,11 @@ from typing import Self
 
 from headway.clock import Clock
 from headway.durable import give_name, replace_file, sync_folder
-from headway.errors import CacheFull, InvalidInput, SourceChanged
+from headway.errors import InvalidInput
 from headway.home import passable
 from headway.model.job_fields import write_size
 from headway.model.job_parts import Dataset
+from headway.staging.errors import CacheFull, SourceChanged
 from headway.staging.manifest import DATA, Manifest
 from headway.staging.source import Source, SourceFile
 from headway.trees import remove

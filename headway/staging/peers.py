@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from headway.clock import Clock
-from headway.errors import PeerFailed
 from headway.model.address import local_path
 from headway.model.staged import HeldSet
+from headway.staging.errors import PeerFailed
 from headway.staging.manifest import digest
 from headway.staging.partial import Write
 from headway.staging.source import SourceFile

@@ -13,16 +13,12 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from headway.errors import (
-    InvalidInput,
-    SourceChanged,
-    SourceMissing,
-    SourceUnreachable,
-)
+from headway.errors import InvalidInput
 from headway.model.address import read_uri
 from headway.model.document import HIDDEN
 from headway.model.job_fields import Refused
 from headway.model.object_place import ObjectPlace, secret_for
+from headway.staging.errors import SourceChanged, SourceMissing, SourceUnreachable
 from headway.staging.rules import SourceRules
 from headway.staging.source import CHUNK_BYTES, FIELD, Source, SourceFile, stored_name
 

@@ -22,14 +22,9 @@ from typing import Any, BinaryIO, cast
 
 from fsspec.core import url_to_fs
 
-from headway.errors import (
-    HeadwayError,
-    InvalidInput,
-    SourceChanged,
-    SourceMissing,
-    SourceUnreachable,
-)
+from headway.errors import HeadwayError, InvalidInput
 from headway.model.address import local_path
+from headway.staging.errors import SourceChanged, SourceMissing, SourceUnreachable
 from headway.staging.rules import SourceRules
 from headway.trees import lets_pass
 from headway.units import MIB

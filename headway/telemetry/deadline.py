@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from headway.clock import Clock
-from headway.errors import TelemetryTimeout
+from headway.telemetry.errors import TelemetryTimeout
 
 T = TypeVar("T")
 

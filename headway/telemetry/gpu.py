@@ -9,10 +9,10 @@ from typing import TypeVar
 import pynvml
 
 from headway.clock import Clock, SystemClock
-from headway.errors import GpuLost, NvmlUnavailable
 from headway.model.link import GpuLinks
 from headway.model.node import Gpu, GpuReading
 from headway.telemetry.deadline import DeadlineReader
+from headway.telemetry.errors import GpuLost, NvmlUnavailable
 from headway.telemetry.nvml import LOST, Device, find, words
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import pynvml
 
-from headway.errors import NvmlUnavailable
 from headway.model.link import GpuLinks, NvLink, Pcie
 from headway.model.node import Gpu, GpuProcess, GpuReading
+from headway.telemetry.errors import NvmlUnavailable
 from headway.units import KIB
 
 T = TypeVar("T")

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from headway.clock import Clock
-from headway.errors import TelemetryError
 from headway.model.node import GpuReading, NodeReading
+from headway.telemetry.errors import TelemetryError
 from headway.telemetry.port import GpuSensors, HostSensors
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headway.engine.errors import EngineAway
 from headway.engine.folder_engine import FolderEngine, Queue, as_wished
 from headway.engine.judge import IN_VAIN, Seen
 from headway.engine.port import (
@@ -23,7 +24,6 @@ from headway.engine.port import (
     Reason,
     Request,
 )
-from headway.errors import EngineAway
 from headway.model.engine import EngineNode, EnginePool
 from headway.model.run import ExitKind, When
 from headway.units import GIB

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from headway.engine.errors import EngineRefused
 from headway.engine.port import After, Array, Gang, Phase, Requeue
-from headway.errors import EngineRefused, InvalidInput
+from headway.errors import InvalidInput
 from headway.model.run import ExitKind, When
 from headway.testing.engine_harness import IGNORES, OBEYS, SLEEPS, EngineHarness
 

@@ -11,15 +11,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from headway.clock import Clock
-from headway.errors import (
+from headway.model.container_policy import ContainerPolicy, GangNetwork
+from headway.model.exec_messages import ExecCommand, StandardStream, StreamData, WindowSize
+from headway.runtime.errors import (
     ContainerExists,
     ContainerMissing,
     EngineUnreachable,
     ImageMissing,
     RuntimeFailure,
 )
-from headway.model.container_policy import ContainerPolicy, GangNetwork
-from headway.model.exec_messages import ExecCommand, StandardStream, StreamData, WindowSize
 from headway.runtime.logfile import LogChunk
 from headway.runtime.port import (
     BindMount,

@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import ContainerExists, ContainerMissing, PolicyViolation, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy
 from headway.model.exec_messages import ExecCommand, StandardStream
+from headway.runtime.errors import (
+    ContainerExists,
+    ContainerMissing,
+    PolicyViolation,
+    RuntimeFailure,
+)
 from headway.runtime.port import BindMount, ContainerState, Execution, Runtime, RuntimeKind
 from headway.testing.runtime import CommandScript
 from headway.testing.runtime_harness import (

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from headway.errors import PeerFailed
 from headway.model.staged import HeldSet, StagedSet
+from headway.staging.errors import PeerFailed
 from headway.staging.manifest import digest
 from headway.staging.peers import Listing
 from headway.staging.reader import Check, Reading

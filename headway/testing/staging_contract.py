@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import PeerFailed, SourceChanged, SourceMissing
 from headway.model.staged import HeldSet
+from headway.staging.errors import PeerFailed, SourceChanged, SourceMissing
 from headway.staging.folders import StagedIndex
 from headway.staging.manifest import digest
 from headway.staging.peers import Peers

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from headway.errors import TelemetryError
 from headway.model.link import GpuLinks
 from headway.model.node import Gpu, GpuReading, HostReading
+from headway.telemetry.errors import TelemetryError
 from headway.units import GIB
 
 

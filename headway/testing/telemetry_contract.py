@@ -9,8 +9,8 @@ from typing import Protocol
 
 import pytest
 
-from headway.errors import NvmlUnavailable, TelemetryTimeout
 from headway.model.node import Gpu, GpuProcess
+from headway.telemetry.errors import NvmlUnavailable, TelemetryTimeout
 from headway.telemetry.port import GpuSensors, HostSensors
 from headway.units import GIB
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
+from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.place import Place
 from headway.engine.port import Engine, Requeue
 from headway.engine.slurm import SlurmEngine
-from headway.errors import EngineAway, EngineRefused, InvalidInput
+from headway.errors import InvalidInput
 from headway.model.engine import GpuKind
 from headway.model.run import ExitKind
 from headway.testing.engine import POOL, FakeCluster, FakeEngine

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from headway.errors import InvalidInput, LeaseLost, TermOver
+from headway.errors import InvalidInput, LeaseLost
 from headway.ledger import Ledger
+from headway.ledger.errors import TermOver
 from headway.model.engine import EngineNode, EnginePool, GpuKind
 from headway.model.lease import Fence
 from headway.model.run import Exit, ExitKind, Measurement, RunState

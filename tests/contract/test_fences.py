@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from headway.errors import IllegalTransition, InvalidInput, LeaseLost
+from headway.errors import InvalidInput, LeaseLost
 from headway.ledger import Ledger
+from headway.ledger.errors import IllegalTransition
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.ledger.tables import AttemptRow
 from headway.model.attempt_record import Failures, ProgressSnapshot

@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session
 
-from headway.errors import LedgerError, LedgerUnreachable, TermOver
+from headway.errors import LedgerError, LedgerUnreachable
 from headway.ledger import Ledger
+from headway.ledger.errors import TermOver
 from headway.ledger.leaders import _go_on, in_term
 from headway.ledger.tables import LeaderRow
 from headway.model.lease import Demand, Lease

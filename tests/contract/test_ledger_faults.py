@@ -13,8 +13,9 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 
-from headway.errors import LedgerUnreachable, SchemaMismatch
+from headway.errors import LedgerUnreachable
 from headway.ledger import Ledger, database
+from headway.ledger.errors import SchemaMismatch
 from headway.model.lease import Demand, Lease, Sharing, Wait
 from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading
 from headway.model.run import Measurement, RunState

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import text
 
-from headway.errors import LeaseLost, LedgerError, LedgerRefused, RunUnknown
+from headway.errors import LeaseLost, LedgerError, RunUnknown
 from headway.ledger import Ledger
+from headway.ledger.errors import LedgerRefused
 from headway.model.access import Scope
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState

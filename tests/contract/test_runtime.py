@@ -9,10 +9,10 @@ import pytest
 
 from headway.cgroups import Cgroups
 from headway.clock import SystemClock
-from headway.errors import RuntimeFailure
 from headway.model.container_policy import ContainerPolicy
 from headway.model.exec_messages import ExecCommand
 from headway.runtime.docker.containers import DockerRuntime
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerState, Runtime
 from headway.runtime.process.programs import ProcessRuntime
 from headway.testing.runtime import FakeMachine, FakeRuntime

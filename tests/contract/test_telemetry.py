@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import NvmlUnavailable, TelemetryTimeout
 from headway.model.node import GpuProcess
+from headway.telemetry.errors import NvmlUnavailable, TelemetryTimeout
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import HostSensors

@@ -16,14 +16,7 @@ import yaml
 from pydantic import SecretStr
 
 from headway.clock import SystemClock
-from headway.errors import (
-    ImpossibleDemand,
-    InvalidInput,
-    NvmlUnavailable,
-    RuntimeFailure,
-    SourceMissing,
-    StagingTimedOut,
-)
+from headway.errors import ImpossibleDemand, InvalidInput
 from headway.estimate.framework_memory import UNKNOWN_BYTES
 from headway.forecast import Forecaster
 from headway.model.job import TrainingJob
@@ -45,10 +38,13 @@ from headway.run.rendezvous import Meeting
 from headway.run.settle import exit_of
 from headway.run.spec import container_spec
 from headway.run.upkeep import AttemptUpkeep
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.staging.cache import DataCache
+from headway.staging.errors import SourceMissing, StagingTimedOut
+from headway.telemetry.errors import NvmlUnavailable
 from headway.telemetry.host import boot_id
 from headway.testing.telemetry import FakeGpus
 from headway.this_node import adopt, heartbeat, join_site, read_node

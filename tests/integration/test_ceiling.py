@@ -8,11 +8,12 @@ import pytest
 
 from headway.admin.doctor import examine
 from headway.clock import SystemClock
-from headway.errors import CeilingUnsafe, InvalidInput, PolicyViolation
+from headway.errors import InvalidInput
 from headway.model.job import TrainingJob
 from headway.model.job_parts import Resources
 from headway.model.lease import Wait
 from headway.prefect.client import PrefectServer
+from headway.runtime.errors import CeilingUnsafe, PolicyViolation
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.testing.telemetry import FakeGpus

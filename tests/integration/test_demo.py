@@ -13,7 +13,7 @@ import pytest
 
 from headway.admin import demo
 from headway.clock import SystemClock
-from headway.errors import ImageMissing
+from headway.runtime.errors import ImageMissing
 from samples import local_image
 
 

@@ -12,7 +12,7 @@ from headway.admin import doctor
 from headway.admin.invariants import examine, mend, mended
 from headway.admin.node_removal import remove_node
 from headway.clock import SystemClock
-from headway.errors import RuntimeFailure, SiteUnreachable
+from headway.errors import SiteUnreachable
 from headway.ledger import Ledger
 from headway.model.inspection import Kind
 from headway.model.job import TrainingJob
@@ -23,6 +23,7 @@ from headway.prefect.client import ListedRun, PrefectServer
 from headway.runtime import secretfiles
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.docker.engine import Remap
+from headway.runtime.errors import RuntimeFailure
 from headway.settings import Settings
 from headway.site import Site
 from headway.testing.clock import FakeClock

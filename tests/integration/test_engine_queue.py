@@ -12,9 +12,10 @@ import pytest
 from headway.clock import SystemClock
 from headway.engine import port
 from headway.engine.decide import Do
+from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.place import Place
 from headway.engine.port import After, Nice, Phase, Request
-from headway.errors import CodeMissing, EngineAway, EngineRefused, LeaseLost
+from headway.errors import CodeMissing, LeaseLost
 from headway.forecast import Forecaster
 from headway.ledger.calls import scheduler_of
 from headway.ledger.records import RunRecord

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import ImpossibleDemand, PolicyViolation, RuntimeFailure
+from headway.errors import ImpossibleDemand
 from headway.gateway.submit import refuse_impossible
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
@@ -25,6 +25,7 @@ from headway.policy.gang_end import Rank
 from headway.run.attempt import Attempt
 from headway.run.gang_folder import ASKS, tell
 from headway.run.gang_folder import GANG as GANG_FOLDER
+from headway.runtime.errors import PolicyViolation, RuntimeFailure
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script

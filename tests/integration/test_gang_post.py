@@ -17,7 +17,7 @@ import pytest
 from pydantic import SecretStr
 
 from headway.clock import SystemClock
-from headway.errors import LeaseLost, RuntimeFailure
+from headway.errors import LeaseLost
 from headway.ledger.gang_asks import MOST_ASKS
 from headway.model.job import TrainingJob
 from headway.model.job_parts import Resources
@@ -26,6 +26,7 @@ from headway.model.lease import Demand
 from headway.run.attempt import Attempt
 from headway.run.gang_folder import GangPost, asks_folder, command_of, entry_of, gang_folder, tell
 from headway.run.rendezvous import Meeting
+from headway.runtime.errors import RuntimeFailure
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import RuntimeFailure
 from headway.model.container_policy import ContainerPolicy
 from headway.node.flowlock import hold_flow
 from headway.node.prune import complete_removals
 from headway.node.sweep import sweep
 from headway.runtime import secretfiles
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.runtime.process.programs import ProcessRuntime
 from headway.settings import Settings

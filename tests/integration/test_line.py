@@ -15,11 +15,12 @@ from sqlalchemy import text
 from headway.client import Client
 from headway.clock import SystemClock
 from headway.credentials import Address
-from headway.errors import InvalidInput, LedgerUnreachable, TermOver
+from headway.errors import InvalidInput, LedgerUnreachable
 from headway.gateway.submit import rehearse
 from headway.leader.play import play_queue
 from headway.leader.settings_blocks import keep_blocks
 from headway.ledger.audit_log import Act
+from headway.ledger.errors import TermOver
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.ledger.runs import Reason
 from headway.ledger.tables import LeaderRow

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import NvmlUnavailable, TelemetryTimeout
 from headway.model.lease import GpuGrant, Lease
 from headway.model.link import GpuLinks, NvLink, Pcie
 from headway.model.node import Capacity, Node
 from headway.policy.headroom import compute_headroom
+from headway.telemetry.errors import NvmlUnavailable, TelemetryTimeout
 from headway.telemetry.gpu import KERNEL_DRIVER, NvmlGpus
 from headway.telemetry.reading import node_reading, with_owners
 from headway.testing.telemetry import FakeHost

@@ -17,7 +17,6 @@ import pytest
 from pydantic import SecretStr
 
 from headway.clock import SystemClock
-from headway.errors import SourceMissing
 from headway.model.access import token_digest
 from headway.model.job_parts import Dataset
 from headway.model.node import Capacity, Node
@@ -31,6 +30,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.staging import peers as staging_peers
 from headway.staging.cache import StagedDataset
+from headway.staging.errors import SourceMissing
 from headway.staging.reader import Reader, UserReader
 from headway.staging.rules import SourceRules
 from headway.staging.shard import Part

@@ -10,7 +10,6 @@ import pytest
 
 from headway.admin.doctor import examine
 from headway.clock import SystemClock
-from headway.errors import RuntimeFailure
 from headway.estimate import store
 from headway.estimate.estimator import Estimators
 from headway.estimate.features import Configuration
@@ -21,6 +20,7 @@ from headway.model.speeds import GpuSpeeds, MeasuredGpu, NodeSpeeds
 from headway.node.probe_program import MARK
 from headway.node.probing import check_believable, probe_node, read_line
 from headway.prefect.client import PrefectServer
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerSpec
 from headway.settings import Settings
 from headway.site import Site

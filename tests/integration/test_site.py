@@ -9,10 +9,11 @@ import pytest
 from pydantic import SecretStr
 
 from headway.clock import SystemClock
-from headway.errors import EngineSilent, EngineUnreachable, NodeNameTaken
+from headway.errors import NodeNameTaken
 from headway.home import node_identity
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand
+from headway.runtime.errors import EngineSilent, EngineUnreachable
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import Site

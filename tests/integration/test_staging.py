@@ -12,15 +12,10 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from headway.errors import (
-    CacheFull,
-    ChecksumMismatch,
-    InvalidInput,
-    SourceChanged,
-    SourceMissing,
-)
+from headway.errors import InvalidInput
 from headway.model.job_parts import Dataset
 from headway.staging.cache import DataCache, StagedDataset
+from headway.staging.errors import CacheFull, ChecksumMismatch, SourceChanged, SourceMissing
 from headway.staging.shard import Part
 from headway.testing.staging import MemoryIndex, OpenReader
 from headway.units import MIB

@@ -15,9 +15,10 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from headway.errors import CacheFull, InvalidInput
+from headway.errors import InvalidInput
 from headway.model.job_parts import Dataset
 from headway.staging.cache import DataCache, StagedDataset
+from headway.staging.errors import CacheFull
 from headway.staging.partial import Partial
 from headway.testing.staging import MemoryIndex, OpenReader
 from headway.units import MIB

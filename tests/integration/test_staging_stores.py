@@ -8,12 +8,12 @@ import pytest
 from pydantic import SecretStr
 
 from headway.clock import SystemClock
-from headway.errors import SourceMissing
 from headway.model.container_policy import ContainerPolicy
 from headway.model.job_parts import Dataset
 from headway.settings import Settings
 from headway.site import Site
 from headway.staging.cache import DataCache
+from headway.staging.errors import SourceMissing
 from headway.staging.reader import Credentials, UserReader
 from headway.testing.staging import MemoryIndex
 from headway.units import MIB

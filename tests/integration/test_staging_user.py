@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import CacheFull, SourceChanged, SourceMissing
 from headway.model.job_parts import Dataset
 from headway.staging.cache import DataCache, StagedDataset
+from headway.staging.errors import CacheFull, SourceChanged, SourceMissing
 from headway.staging.reader import UserReader
 from headway.staging.rules import SourceRules
 from headway.staging.source import inspect

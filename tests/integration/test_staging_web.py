@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from headway.errors import SourceMissing, SourceUnreachable, StagingTimedOut
 from headway.model.job_parts import Dataset
 from headway.staging import child
 from headway.staging.cache import DataCache, StagedDataset
+from headway.staging.errors import SourceMissing, SourceUnreachable, StagingTimedOut
 from headway.staging.reader import UserReader
 from headway.staging.rules import SourceRules
 from headway.staging.source import inspect

@@ -13,7 +13,7 @@ import pytest
 
 from headway.admin.doctor import examine
 from headway.clock import SystemClock
-from headway.errors import InvalidInput, PolicyViolation, SourceMissing
+from headway.errors import InvalidInput
 from headway.model.job import TrainingJob
 from headway.model.job_parts import Dataset, Resources
 from headway.model.lease import Lease
@@ -22,9 +22,11 @@ from headway.run.attempt import Attempt
 from headway.run.follow import Watched
 from headway.run.spec import container_spec
 from headway.run.upkeep import AttemptUpkeep
+from headway.runtime.errors import PolicyViolation
 from headway.runtime.port import BindMount, RuntimeKind
 from headway.settings import Settings
 from headway.site import POLICY, Site
+from headway.staging.errors import SourceMissing
 from headway.this_node import adopt, join_site
 from samples.local_image import BUSYBOX, build
 from tests.support import dockerd

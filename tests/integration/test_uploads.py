@@ -13,15 +13,10 @@ import pytest
 from headway.client import Client
 from headway.clock import SystemClock
 from headway.credentials import Address, GatewayPlace, note_gateway
-from headway.errors import (
-    GatewayRefused,
-    InvalidInput,
-    SourceMissing,
-    SourceUnreachable,
-    TooManyRequests,
-)
+from headway.errors import GatewayRefused, InvalidInput
 from headway.gateway import uploads
 from headway.gateway.door import Buckets
+from headway.gateway.errors import TooManyRequests
 from headway.gateway.tokens import have_local_token
 from headway.ledger.uploads import UPLOAD_ROW_BYTES
 from headway.model.access import Scope
@@ -36,6 +31,7 @@ from headway.policy.rate_limit import Rate
 from headway.run.uploads import UploadReader
 from headway.settings import Settings
 from headway.site import Site
+from headway.staging.errors import SourceMissing, SourceUnreachable
 from headway.staging.upload_chunks import FILE_BYTES, UploadChunks
 from headway.units import GIB, KIB, format_size
 from tests.integration.test_gateway import JOB, FakePrefect

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import uuid4
 
-from headway.errors import IllegalTransition, LeaseLost
+from headway.errors import LeaseLost
 from headway.ledger import Ledger
+from headway.ledger.errors import IllegalTransition
 from headway.ledger.records import RunRecord
 from headway.model.lease import Demand, Fence, Lease
 from headway.model.node import Capacity, Node

@@ -6,8 +6,9 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from headway.errors import LeaseLost, TermOver
+from headway.errors import LeaseLost
 from headway.ledger import Ledger
+from headway.ledger.errors import TermOver
 from headway.ledger.tables import LeaderRow
 from headway.model.lease import Demand, Fence, Lease
 from headway.model.node import Capacity, HostReading, Node, NodeReading

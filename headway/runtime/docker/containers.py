@@ -15,7 +15,6 @@ from docker.errors import APIError, DockerException, NotFound
 
 from headway.cgroups import cpus_of_shares
 from headway.clock import Clock
-from headway.errors import ContainerMissing, EngineUnreachable, PolicyViolation, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy, NetworkMode
 from headway.model.exec_messages import ExecCommand
 from headway.model.image import ImageReference
@@ -35,6 +34,12 @@ from headway.runtime.docker.status import (
     was_killed,
     weaknesses,
     why_not_started,
+)
+from headway.runtime.errors import (
+    ContainerMissing,
+    EngineUnreachable,
+    PolicyViolation,
+    RuntimeFailure,
 )
 from headway.runtime.listening import listens
 from headway.runtime.logfile import LogChunk

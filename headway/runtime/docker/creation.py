@@ -13,7 +13,6 @@ from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount
 
 from headway.cgroups import cpu_shares
-from headway.errors import ContainerExists
 from headway.model.container_policy import (
     ContainerPolicy,
     CpuRule,
@@ -25,6 +24,7 @@ from headway.model.image import ImageReference
 from headway.runtime import logfile
 from headway.runtime.docker.engine import Engine, asking, ordering
 from headway.runtime.docker.images import have_image
+from headway.runtime.errors import ContainerExists
 from headway.runtime.port import FIRST_TO_GO, ContainerSpec
 from headway.runtime.rules import LOG_TARGET, real_source
 from headway.runtime.surroundings import OWN_TMP, surroundings, with_user

@@ -15,8 +15,9 @@ import requests
 from docker.errors import APIError, DockerException
 from docker.utils import kwargs_from_env
 
-from headway.errors import EngineUnreachable, PolicyViolation, RuntimeFailure, shown
+from headway.errors import shown
 from headway.model.number_range import NumberRange
+from headway.runtime.errors import EngineUnreachable, PolicyViolation, RuntimeFailure
 
 SUBUID, SUBGID = Path("/etc/subuid"), Path("/etc/subgid")
 _ROOT_OF_REMAPPED = re.compile(r"([0-9]+)\.([0-9]+)")

@@ -12,9 +12,9 @@ import psutil
 from docker.errors import APIError, NotFound
 
 from headway.clock import Clock
-from headway.errors import RuntimeFailure
 from headway.model.exec_messages import ExecCommand, StandardStream, StreamData, WindowSize
 from headway.runtime.docker.engine import Engine, asking, ordering
+from headway.runtime.errors import RuntimeFailure
 from headway.waits import until
 
 _POLL_S = 0.02

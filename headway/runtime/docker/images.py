@@ -8,9 +8,10 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, NotFound
 
-from headway.errors import ImageMissing, shown
+from headway.errors import shown
 from headway.model.image import ImageReference
 from headway.runtime.docker.engine import Engine, asking
+from headway.runtime.errors import ImageMissing
 
 _PULL_TIMEOUT_S = 1800
 _REGISTRY_S = 5

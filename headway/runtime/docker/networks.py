@@ -11,10 +11,10 @@ from typing import Any
 from docker.errors import APIError, NotFound
 from psutil import net_if_addrs
 
-from headway.errors import RuntimeFailure
 from headway.model.container_policy import OWN_NETWORK, ContainerPolicy, GangNetwork, NetworkMode
 from headway.runtime.docker import firewall
 from headway.runtime.docker.engine import SOCKET, Engine, asking
+from headway.runtime.errors import RuntimeFailure
 
 INTERFACE = "headway0"
 """The bridge of headway's own network on the host."""

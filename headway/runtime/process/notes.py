@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headway.errors import PolicyViolation, RuntimeFailure
 from headway.project import PACKAGE, PROJECT
+from headway.runtime.errors import PolicyViolation, RuntimeFailure
 from headway.runtime.port import FIRST_TO_GO, ContainerSpec
 from headway.runtime.process import passage
 from headway.runtime.surroundings import OWN_TMP, surroundings

@@ -26,10 +26,10 @@ import headway
 from headway import trees
 from headway.clock import Clock
 from headway.durable import UNFINISHED, give_name, remove_unfinished, replace_file
-from headway.errors import ContainerExists, ContainerMissing, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy, CpuRule
 from headway.model.exec_messages import ExecCommand
 from headway.runtime import logfile
+from headway.runtime.errors import ContainerExists, ContainerMissing, RuntimeFailure
 from headway.runtime.listening import listens
 from headway.runtime.logfile import LogChunk
 from headway.runtime.port import (

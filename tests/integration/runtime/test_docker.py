@@ -17,10 +17,10 @@ import pytest
 
 import headway
 from headway.clock import SystemClock
-from headway.errors import ImageMissing, PolicyViolation, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy, CpuRule, NetworkMode, RootFilesystem
 from headway.profile.wrap import wrapper
 from headway.runtime.docker.containers import DockerRuntime
+from headway.runtime.errors import ImageMissing, PolicyViolation, RuntimeFailure
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState
 from headway.runtime.surroundings import surroundings
 from headway.testing.runtime import Script

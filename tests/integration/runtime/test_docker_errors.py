@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import EngineUnreachable, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy, NetworkMode
 from headway.runtime.docker.containers import DockerRuntime
+from headway.runtime.errors import EngineUnreachable, RuntimeFailure
 from headway.runtime.port import ContainerSpec, ContainerState
 from headway.units import MIB
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import EngineUnreachable
 from headway.model.container_policy import ContainerPolicy, NetworkMode
 from headway.model.run import ExitKind
 from headway.runtime.docker.containers import DockerRuntime
+from headway.runtime.errors import EngineUnreachable
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState
 from headway.testing.runtime import Script

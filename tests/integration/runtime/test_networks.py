@@ -15,7 +15,6 @@ import docker
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import RuntimeFailure
 from headway.model.container_policy import (
     ContainerPolicy,
     GangNetwork,
@@ -23,6 +22,7 @@ from headway.model.container_policy import (
     TeamRules,
 )
 from headway.runtime.docker.containers import DockerRuntime
+from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerSpec, ContainerState
 from headway.testing.runtime import Script
 from headway.testing.runtime_harness import Harness, Program, until, whole_log

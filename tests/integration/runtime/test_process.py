@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import PolicyViolation, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy
 from headway.model.run import ExitKind
+from headway.runtime.errors import PolicyViolation, RuntimeFailure
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState, Runtime
 from headway.runtime.process import notes, programs

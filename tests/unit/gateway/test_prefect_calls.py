@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import InvalidInput, NotAllowed
+from headway.errors import InvalidInput
+from headway.gateway.errors import NotAllowed
 from headway.gateway.prefect_calls import (
     API,
     CALLS,

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from prefect.utilities.schema_tools.hydration import HydrationContext, hydrate
 
-from headway.errors import InvalidInput, NotAllowed
+from headway.errors import InvalidInput
+from headway.gateway.errors import NotAllowed
 from headway.gateway.proxy import plain_values
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from headway.code.folder import pack
 from headway.code.unpack import ChunkCache
-from headway.errors import RuntimeFailure
 from headway.model.outside import Outside
 from headway.run import environment
 from headway.run.environment import Environment, environment_of, lock_of
+from headway.runtime.errors import RuntimeFailure
 from headway.testing.clock import FakeClock
 from headway.trees import remove
 from tests.support.small_wheel import small_wheel

@@ -2,9 +2,10 @@
 
 import pytest
 
-from headway.errors import CacheFull, HeadwayError, SourceMissing, SourceUnreachable
+from headway.errors import HeadwayError
 from headway.model.run import ExitKind
 from headway.run.settle import exit_of
+from headway.staging.errors import CacheFull, SourceMissing, SourceUnreachable
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from headway.errors import PolicyViolation
 from headway.model.number_range import NumberRange
 from headway.runtime.docker.engine import Remap, remap_of
+from headway.runtime.errors import PolicyViolation
 
 SUBUID = "someone:100000:65536\ndockremap:231072:200000\n"
 SUBGID = "dockremap:300000:1000\n"

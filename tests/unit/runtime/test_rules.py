@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import PolicyViolation
 from headway.model.container_policy import ContainerPolicy, GangNetwork, NetworkMode
+from headway.runtime.errors import PolicyViolation
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.rules import check_spec
 

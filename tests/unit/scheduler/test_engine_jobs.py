@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from headway.engine.errors import EngineAway
 from headway.engine.place import Place
-from headway.errors import EngineAway
 from headway.scheduler.engine_jobs import EngineJobs
 from headway.testing.clock import FakeClock
 from headway.testing.engine import FakeCluster, FakeEngine

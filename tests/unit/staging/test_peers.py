@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from headway.errors import PeerFailed
 from headway.model.staged import HeldSet
+from headway.staging.errors import PeerFailed
 from headway.staging.peers import (
     LEAST_BYTES_S,
     MOST_LEFT,

@@ -5,8 +5,8 @@ from multiprocessing import Pipe
 
 import pytest
 
-from headway.errors import SourceMissing, SourceUnreachable
 from headway.staging import reader
+from headway.staging.errors import SourceMissing, SourceUnreachable
 
 
 def test_a_child_that_stops_in_the_middle_of_a_message_is_ended(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headway.errors import SourceMissing
+from headway.staging.errors import SourceMissing
 from headway.staging.source import _inspect_remote, stored_name
 
 
