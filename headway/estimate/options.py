@@ -31,9 +31,12 @@ ITERATIONS = frozenset({
     "max_steps", "max_iters", "max_iter", "num_steps", "total_steps", "train_steps",
     "num_train_steps", "max_train_steps", "num_training_steps", "training_steps", "max_updates",
     "max_update", "total_iters", "num_iters", "n_iters", "num_iterations", "n_iterations",
-    "max_iterations", "train_iters", "total_timesteps", "total_frames",
+    "max_iterations", "train_iters", "total_timesteps", "total_frames", "n_timesteps",
+    "num_timesteps", "n_trials", "num_trials", "num_episodes", "n_episodes", "total_episodes",
+    "max_episodes",
 })  # fmt: skip
-"""The same of nanoGPT and minGPT, Megatron, mmengine, stable-baselines3, CleanRL."""
+"""The same of nanoGPT and minGPT, Megatron, mmengine, stable-baselines3, CleanRL, Optuna; and
+the episodes of reinforcement learning."""
 AMOUNTS = EPOCHS | ITERATIONS
 _OPTION = re.compile(
     r"-{0,2}\+{0,2}(?P<name>[A-Za-z][\w.\-/]{0,200})(?:[=:](?P<value>.*))?", re.DOTALL

@@ -219,3 +219,42 @@ def test_defaults_that_are_none_say_nothing(tmp_path: Path, defaults: str) -> No
     (tmp_path / "c").mkdir()
     (tmp_path / "c/a.yaml").write_text(f"defaults: {defaults}\nepochs: 3\n")
     assert settings_of(tmp_path, ["python", "t.py"]) == {}
+
+
+SCRIPT = """
+import argparse, click
+parser = argparse.ArgumentParser()
+parser.add_argument("-n", "--num-steps", default=1000, type=int)
+parser.add_argument("--epochs", type=int, default=14, metavar="N")
+parser.add_argument("--seed", default=3)
+parser.add_argument("--max-iters", default=None)
+parser.add_argument("data")
+one, other = argparse.ArgumentParser(), argparse.ArgumentParser()
+one.add_argument("--num-rounds", default=5)
+other.add_argument("--num-rounds", default=50)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "totals"),
+    [
+        ("python train.py", (14, 1000)),
+        ("python -u train.py -n 60", (14, 60)),
+        ("python train.py --epochs 3", (3, None)),  # what the command says is all that counts
+        ("python other.py", (None, None)),
+        ("python -m train", (None, None)),
+    ],
+)
+def test_what_a_script_says_of_its_own_options(
+    tmp_path: Path, command: str, totals: tuple[int | None, int | None]
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "other.py").write_text("this is no Python")
+    words = command.split()
+    assert totals_of(words, settings_of(tmp_path, words))[:2] == totals
+
+
+def test_a_script_of_click(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text('@click.option("-e", "--epochs", default=4)\ndef f(): ...')
+    assert settings_of(tmp_path, ["python", "train.py"]) == {"epochs": 4.0}
+    assert settings_of(tmp_path, ["python", "train.py", "-e", "7"]) == {"epochs": 7.0}
