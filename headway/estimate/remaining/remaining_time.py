@@ -19,6 +19,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import stdtr, stdtrit
 
 from headway.estimate.remaining.history import History, Intervals
 from headway.estimate.remaining.level import (
@@ -39,8 +40,13 @@ FIRST_END_UP, FIRST_END_DOWN = 0.35, 0.14
 cached (standard deviations of the log of what is left)."""
 MOST_SD = 4.5
 """Standard deviation of the log of what nearly nothing is known of."""
+FREEDOM = 4.0
+"""Degrees of freedom of laws that a few runs have taught; `next_of` has three and more."""
+_T_80 = float(stdtrit(FREEDOM, 0.9))
 OUTLASTED = 0.02
 """Of a run that has lasted longer than all but so many of those like it nothing is known."""
+STARTUP_AGAIN = 1 / 3
+"""Of what the first units took longer so much may have been before they began, unseen."""
 STALL_UNITS = 10.0
 """Without progress for so many expected reports a run may have stalled …"""
 STALL_PAUSES = 3.0
@@ -162,7 +168,7 @@ class RemainingTime:
         # The unit, or pause, that is under way has used up part of its time already.
         credit_s = min(waited_s, speed.report_s + speed.due_s, 0.9 * remaining_s)
         # Who does much before it counts may do as much when it has: nobody has seen it end yet.
-        before_s = history.began_s + speed.startup_s
+        before_s = history.began_s + STARTUP_AGAIN * speed.startup_s
         more_s = before_s if self._after is None else after.high
         high_s = remaining_s * math.exp(QUANTILE_80 * up) - credit_s + more_s
         remaining_s -= credit_s
@@ -251,13 +257,15 @@ class _Left(NamedTuple):
 def _left_of(law: NormalDist, done: float) -> _Left | None:
     """What is left of runs like it of those that got as far, by the law of the log of the whole.
 
-    None for one that has outlasted nearly all of them.
+    Student's with the same interval, for a few runs do not tell how long the longest last. None for
+    one that has outlasted nearly all of them.
     """
-    goes_on_frac = 1.0 - law.cdf(math.log(done)) if done > 0.0 else 1.0
+    scale, at = law.stdev * QUANTILE_80 / _T_80, math.log(max(done, 1e-9))
+    goes_on_frac = float(stdtr(FREEDOM, (law.mean - at) / scale))
     if goes_on_frac < OUTLASTED:
         return None
-    left = (math.exp(law.inv_cdf(1.0 - frac * goes_on_frac)) - done for frac in (0.9, 0.5, 0.1))
-    return _Left(*(max(each, 0.0) for each in left))
+    ends = law.mean - scale * stdtrit(FREEDOM, goes_on_frac * np.array([0.9, 0.5, 0.1]))
+    return _Left(*np.maximum(np.exp(ends) - done, 0.0).tolist())
 
 
 @dataclass(frozen=True, slots=True)
