@@ -5,6 +5,8 @@
     PYTHONPATH=. python benchmarks/estimators.py --part speed --count 50000   a refit's time, memory
     PYTHONPATH=. python benchmarks/estimators.py --part grid --seeds 3        made rows, known noise
     PYTHONPATH=. python benchmarks/estimators.py --part speed_up --seeds 1    on 2, 4, 8 GPUs
+    PYTHONPATH=. python benchmarks/estimators.py --part source --seeds 3      one source left out
+    PYTHONPATH=. python benchmarks/estimators.py --part stream --seeds 2      a stream, an update
     PYTHONPATH=. python benchmarks/estimators.py --part night --count 20000   who wins what; a refit
     PYTHONPATH=. python benchmarks/estimators.py --part folds --models gp --seeds 2 \
         --traces tests/data/runtime-timm.csv [--nameless]   networks never seen
@@ -32,6 +34,7 @@ import pandas as pd
 from benchmarks.estimator_charts import calibration_chart, cumulative_error
 from benchmarks.held_out import Rows, hold_out, model_of
 from benchmarks.paper_models import PAPER_MODELS, paper_model
+from benchmarks.run_stream import streams
 from headway.clock import SystemClock
 from headway.estimate.duration.time_model import CHAMPION
 from headway.estimate.estimator import Estimators
@@ -48,7 +51,11 @@ from headway.units import format_size
 from headway.views.tables import told
 
 GAVEL = Path(__file__).parents[1] / "tests" / "data" / "runtime-gavel.csv"
-PARTS = ("folds", "gpu_type", "gpus", "network", "curve", "speed", "grid", "speed_up", "night")
+TIMM = GAVEL.with_name("runtime-timm.csv")
+PARTS = (
+    *("folds", "gpu_type", "gpus", "network", "curve", "speed", "grid", "speed_up", "night"),
+    *("source", "stream"),
+)
 MODELS = (CHAMPION, *PAPER_MODELS)
 _HEAD = "mean | median | p95 | ≤ 10 % | ≤ 20 % | in 80 % | width | all fits s"
 
@@ -69,24 +76,30 @@ def main() -> None:
     models = asked.models.split(",")
     tables = with_site(asked.facts) if asked.facts else shipped()
     tables = Tables(tables.gpus) if asked.nameless else tables
+    alone = {
+        "speed": partial(speed, asked.count),
+        "grid": partial(grids, asked.seeds, tables),
+        "night": partial(night, traces, tables, asked.count),
+        "speed_up": partial(speed_ups_said, traces, asked.seeds),
+        "source": partial(sources_left_out, asked.seeds, tables),
+        "stream": partial(streams, asked.seeds),
+        "curve": partial(curve, traces, asked.seeds),
+    }
     for part in asked.part or PARTS:
         print(f"\n### {part}\n", flush=True)
-        if part == "speed":
-            speed(asked.count)
-        elif part == "grid":
-            for count in (200, 500):
-                print(f"\n{count} rows\n")
-                table(partial(made_grid, count), [CHAMPION], None, asked.seeds, tables)
-        elif part == "night":
-            night(traces, tables, asked.count)
-        elif part == "speed_up":
-            speed_ups_said(traces, asked.seeds)
-        elif part == "curve":
-            curve(traces, asked.seeds)
+        if part in alone:
+            alone[part]()
         elif part == "folds":
             draw(table(lambda _: traces, models, None, asked.seeds, tables), part, asked.charts)
         else:
             draw(table(lambda _: traces, models, part, 1, tables), part, asked.charts)
+
+
+def grids(seeds: int, tables: Tables) -> None:
+    """Errors and coverage on made rows of two numbers."""
+    for count in (200, 500):
+        print(f"\n{count} rows\n")
+        table(partial(made_grid, count), [CHAMPION], None, seeds, tables)
 
 
 def called(model: str, seed: int, tables: Tables) -> Estimator:
@@ -157,6 +170,24 @@ def learning_curve(
         said_s = model.predict_quantiles(rows.X.iloc[held])
         found[size] = score(HeldOut(rows.seconds[held], said_s))
     return found
+
+
+def sources_left_out(seeds: int, tables: Tables) -> None:
+    """Errors on each source by all others and so many of its own rows, drawn for each seed."""
+    sources = {file.stem: parse(file.read_bytes(), file.name, "b").traces for file in (GAVEL, TIMM)}
+    print(f"| source, own rows | {_HEAD.removesuffix(' | all fits s')} |\n|---|{'---|' * 7}")
+    for left_out, own in sources.items():
+        others = [t for name, each in sources.items() if name != left_out for t in each]
+        for count in (3, 30):
+            scores = []
+            for seed in range(seeds):
+                rows = Rows.of([*own, *others])
+                mine = np.random.default_rng(seed).permutation(len(own))
+                seen = np.concatenate([mine[:count], np.arange(len(own), len(rows.seconds))])
+                model = model_of(tables, seed).fit(rows.X.iloc[seen], rows.seconds[seen])
+                said_s = model.predict_quantiles(rows.X.iloc[mine[count:]])
+                scores.append(score(HeldOut(rows.seconds[mine[count:]], said_s)))
+            print(f"| {left_out}, {count} | {cells(scores)} |", flush=True)
 
 
 def speed_ups_said(traces: tuple[Trace, ...], seeds: int) -> None:

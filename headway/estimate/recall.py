@@ -27,6 +27,11 @@ _REPEAT_SD = 0.2
 """Standard deviation of log runtime between runs of one job, before any is seen."""
 _SD_PER_LOG_WORK = 0.5
 """Extra spread where the work differs: by e-fold, half an e-fold."""
+_NEWEST = 7
+"""Of more runs the newest so many tell the time: an update of a library makes all of them slower,
+of which four runs then tell. How far apart they lie is told by all."""
+_SAME_AMOUNT = 0.1
+"""Runs whose log of work differs by no more are of the same job: data that grow by the day."""
 _UTILISATION_WEIGHT = 1.0
 """The prior of a job's utilisation counts as so many traces."""
 _IMPLAUSIBLE = 10
@@ -88,7 +93,7 @@ def said_of(
     Args:
         configuration: The run; its GPU type as traces name it.
         learnt: What the estimators say; None in it where they know nothing.
-        recent: Newest traces of its recipe, in any order.
+        recent: Newest traces of its recipe; those that tell no start, the newest first.
         limit_s: Its time limit, if it has one.
 
     Returns:
@@ -97,7 +102,7 @@ def said_of(
     """
     of_recipe = _seen(configuration, recent)
     seen = [each for each in of_recipe if each.same_settings]
-    repeats = [each for each in seen if each.log_work == 0.0]
+    repeats = [each for each in seen if abs(each.log_work) <= _SAME_AMOUNT]
     points = _on_other_gpus(configuration, recent)
     if repeats:
         found = _of(repeats, f"{len(repeats)} run(s) of the same job")
@@ -287,7 +292,9 @@ def _log_work(wanted: Configuration, other: Configuration) -> float:
 
 
 def _of(seen: Sequence[_Seen], basis: str) -> Prediction:
-    centre, sd = next_of([each.log_runtime for each in seen], _REPEAT_SD)
+    _, sd = next_of([each.log_runtime for each in seen], _REPEAT_SD)
+    newest = sorted(seen, key=lambda each: str(each.trace.started_at or ""), reverse=True)
+    centre = median(each.log_runtime for each in newest[:_NEWEST])
     half = Z80 * (sd + _SD_PER_LOG_WORK * min(abs(each.log_work) for each in seen))
     same = [each.trace for each in seen if each.log_work == 0.0]
     return Prediction(

@@ -47,7 +47,7 @@ class History:
         self._ended.append(Lasted(kind_of_row(row), runtime_s))
         self._new += 1
         if row.recipe:
-            self._of_recipe[row.recipe].append(
+            self._of_recipe[row.recipe].appendleft(
                 Trace(
                     network="",
                     gpu_type=_type(row),
