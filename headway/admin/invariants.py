@@ -32,7 +32,8 @@ from headway.node.daemon import worker_daemon
 from headway.node.flowlock import LiveFlows
 from headway.node.janitor import Janitor
 from headway.node.prune import is_run_id
-from headway.prefect.client import ListedRun, PrefectServer
+from headway.prefect.client import PrefectServer
+from headway.prefect.listed_run import ListedRun
 from headway.run.here import forget_checkpoint
 from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerState

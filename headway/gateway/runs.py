@@ -17,7 +17,8 @@ from headway.model.access import Caller, Scope
 from headway.model.array import member_of
 from headway.model.progress import ProgressPoint
 from headway.model.run import ExitKind, RunState
-from headway.prefect.client import FINAL, ListedRun, PrefectServer
+from headway.prefect.client import PrefectServer
+from headway.prefect.listed_run import FINAL, ListedRun
 from headway.profile.text import profile_view
 from headway.site import Site
 from headway.views import run_document as documents

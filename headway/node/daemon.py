@@ -93,7 +93,7 @@ class Daemon:
         try:
             record = json.loads(self._record.read_text())
             process = psutil.Process(record["pid"])
-            if abs(process.create_time() - record["created"]) < 1.0 and process.is_running():
+            if abs(process.create_time() - record["created"]) < 1.0:
                 return None if process.status() == psutil.STATUS_ZOMBIE else process
         except (OSError, ValueError, KeyError, psutil.Error):
             pass

@@ -7,8 +7,7 @@ Flows and the worker use Prefect's own client.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Self
 from urllib.parse import quote
 from uuid import uuid4
@@ -18,8 +17,9 @@ import httpx
 from headway.clock import Clock, SystemClock
 from headway.errors import InvalidInput, RunUnknown, SiteBroken, SiteRefused, SiteUnreachable, shown
 from headway.model.strict_json import write_strict
+from headway.prefect.listed_run import ListedRun, listed_run, unreadable
 from headway.prefect.transport import ONCE, REFUSED, RetryTransport, SiteAuth
-from headway.prefect.unreadable import HISTORY, REASON, read_apart
+from headway.prefect.unreadable import HISTORY, read_apart
 
 FLOW = "train"
 RANK = "rank"
@@ -33,8 +33,6 @@ _COPIED = (
     *("flow_id", "entrypoint", "path", "pull_steps", "description", "tags"),
     *("parameters", "parameter_openapi_schema", "enforce_parameter_schema"),
 )
-FINAL = frozenset({"COMPLETED", "FAILED", "CANCELLED", "CRASHED"})
-"""Types of states of runs that have ended."""
 _PAGE = 200  # the server's own limit
 _JSON = {"Content-Type": "application/json"}
 _SUSPENDED_AT_MOST = timedelta(days=30)
@@ -54,27 +52,6 @@ def checked_address(field: str, url: str) -> str:
         allowed = f"give an address such as http://head:4200/api{why}"
         raise InvalidInput(field, url, allowed)
     return url.rstrip("/")
-
-
-@dataclass(frozen=True, slots=True)
-class ListedRun:
-    """A run as Prefect knows it."""
-
-    run_id: str
-    name: str
-    state_type: str
-    """Prefect's type, such as SCHEDULED."""
-    state_name: str
-    """Prefect's name, such as AwaitingHeadroom."""
-    message: str
-    created_at: str
-    parameters: Mapping[str, Any]
-    state_id: str = ""
-    """Every change of its state has another one; empty where the server cannot send the run."""
-    state_at: datetime | None = None
-    """Since when it is in this state, by the server's clock."""
-    key: str = ""
-    """Under which it was made; see `submit`."""
 
 
 class PrefectServer:
@@ -178,7 +155,7 @@ class PrefectServer:
             "idempotency_key": key or uuid4().hex,
             **({} if queue is None else {"work_queue_name": queue}),
         }
-        return _flow_run(
+        return listed_run(
             self._call("POST", f"/deployments/{deployment['id']}/create_flow_run", body)
         )
 
@@ -273,7 +250,7 @@ class PrefectServer:
     def runs(self, limit: int) -> list[ListedRun]:
         """The newest runs of the `train` flow, at most *limit* of them, newest first."""
         wanted = {"flows": {"name": {"any_": [FLOW]}}, "sort": "START_TIME_DESC", "limit": limit}
-        return [_flow_run(run) for run in self._page(wanted)]
+        return [listed_run(run) for run in self._page(wanted)]
 
     def _page(self, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
         """A page of runs; of one that the server cannot send, what it says of it elsewhere."""
@@ -284,7 +261,7 @@ class PrefectServer:
                 list(known), lambda ids: self._sent({"flow_runs": {"id": {"any_": ids}}})
             )
             sent = {row["id"]: row for row in found[0]}
-            rows = [sent.get(run_id) or _unreadable(each) for run_id, each in known.items()]
+            rows = [sent.get(run_id) or unreadable(each) for run_id, each in known.items()]
         return rows
 
     def _sent(self, asked: Mapping[str, Any]) -> list[dict[str, Any]] | None:
@@ -298,7 +275,7 @@ class PrefectServer:
     def run(self, run_id: str) -> ListedRun:
         """One run. Raises `RunUnknown`."""
         try:
-            return _flow_run(self._call("GET", f"/flow_runs/{_part(run_id)}"))
+            return listed_run(self._call("GET", f"/flow_runs/{_part(run_id)}"))
         except LookupError:
             raise RunUnknown(run_id) from None
 
@@ -308,7 +285,7 @@ class PrefectServer:
         for start in range(0, len(run_ids), _PAGE):
             ids = list(run_ids[start : start + _PAGE])
             page = self._page({"flow_runs": {"id": {"any_": ids}}, "limit": _PAGE})
-            found |= {row["id"]: _flow_run(row) for row in page}
+            found |= {row["id"]: listed_run(row) for row in page}
         return found
 
     def cancel(self, run_id: str, message: str) -> str:
@@ -394,30 +371,3 @@ class PrefectServer:
 def _part(name: str) -> str:
     """*name* as one part of a path, whatever characters it has."""
     return quote(name, safe="", errors="surrogateescape")
-
-
-def _unreadable(seen: Mapping[str, Any]) -> dict[str, Any]:
-    """A run of which only id and state are known, as `_flow_run` reads it."""
-    state = {
-        "type": seen["state_type"],
-        "name": str(seen["state_type"]).title(),
-        "message": REASON,
-    }
-    return {"id": seen["id"], "name": "unreadable", "state": state}
-
-
-def _flow_run(document: Mapping[str, Any]) -> ListedRun:
-    state = document.get("state") or {}
-    at = state.get("timestamp")
-    return ListedRun(
-        run_id=document["id"],
-        name=document["name"],
-        state_type=state.get("type") or "",
-        state_name=state.get("name") or "",
-        message=state.get("message") or "",
-        created_at=document.get("created") or "",
-        parameters=document.get("parameters") or {},
-        state_id=state.get("id") or "",
-        state_at=datetime.fromisoformat(at) if at else None,
-        key=document.get("idempotency_key") or "",
-    )

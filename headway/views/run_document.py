@@ -13,7 +13,7 @@ from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState,
 from headway.model.run_warning import RunWarning
 from headway.model.session import serves_port, session_link
 from headway.model.size import Size
-from headway.prefect.client import ListedRun
+from headway.prefect.listed_run import ListedRun
 from headway.progress.straggler import Straggler, straggler_of
 from headway.units import format_duration, format_size
 from headway.views.fields import fields, iso_time

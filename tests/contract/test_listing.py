@@ -14,7 +14,7 @@ from headway.ledger import Ledger
 from headway.model.access import Caller, Scope
 from headway.model.array import Array
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.prefect.client import ListedRun
+from headway.prefect.listed_run import ListedRun
 from tests.support.on_ledger import enqueue
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -19,7 +19,8 @@ from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.number_range import NumberRange
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.prefect.client import ListedRun, PrefectServer
+from headway.prefect.client import PrefectServer
+from headway.prefect.listed_run import ListedRun
 from headway.runtime import secretfiles
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.docker.engine import Remap

@@ -20,7 +20,7 @@ from headway.gateway.tokens import have_local_token
 from headway.model.access import Scope
 from headway.model.lease import Demand
 from headway.model.node import Capacity, Node
-from headway.prefect.client import ListedRun
+from headway.prefect.listed_run import ListedRun
 from headway.site import POLICY, Site
 from headway.this_node import adopt
 from headway.units import GIB

@@ -165,9 +165,9 @@ def nothing_left() -> Iterator[None]:
 def new_database(address: str, copy_of: str = "template1") -> str:
     """Address of a new database of the server at *address*: an empty one, or a copy."""
     name = f"ledger_{uuid4().hex}"
-    make = SQL("CREATE DATABASE {} TEMPLATE {}").format(Identifier(name), Identifier(copy_of))
+    make = SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")  # a quarter less work
     with psycopg.connect(f"{address}/postgres", autocommit=True) as connection:
-        connection.execute(make)
+        connection.execute(make.format(Identifier(name), Identifier(copy_of)))
     return f"{address}/{name}"
 
 

@@ -26,7 +26,7 @@ from headway.model.size import sizes_of
 from headway.policy.fit import WaitingRun
 from headway.policy.plan import Start
 from headway.policy.settings import PolicySettings
-from headway.prefect.client import ListedRun
+from headway.prefect.listed_run import ListedRun
 from headway.units import GIB
 from headway.views.queue_document import rehearsal_view
 from headway.views.run_document import (
