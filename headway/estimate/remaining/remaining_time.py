@@ -170,6 +170,8 @@ class RemainingTime:
         # Who does much before it counts may do as much when it has: nobody has seen it end yet.
         before_s = history.began_s + STARTUP_AGAIN * speed.startup_s
         more_s = before_s if self._after is None else after.high
+        # What takes longer than it should may take as long again.
+        more_s += waited_s - credit_s
         high_s = remaining_s * math.exp(QUANTILE_80 * up) - credit_s + more_s
         remaining_s -= credit_s
         low_s = remaining_s / math.exp(QUANTILE_80 * down) + after.low if rest.low else 0.0
