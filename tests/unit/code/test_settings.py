@@ -239,7 +239,8 @@ other.add_argument("--num-rounds", default=50)
     ("command", "totals"),
     [
         ("python train.py", (14, 1000)),
-        ("python -u train.py -n 60", (14, 60)),
+        ("python -u train.py -n 60", (None, 60)),
+        ("python start.py -n 70", (None, 70)),
         ("python train.py --epochs 3", (3, None)),  # what the command says is all that counts
         ("python other.py", (None, None)),
         ("python -m train", (None, None)),
@@ -250,6 +251,7 @@ def test_what_a_script_says_of_its_own_options(
 ) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "other.py").write_text("this is no Python")
+    (tmp_path / "start.py").write_text("from train import main\nmain()\n")
     words = command.split()
     assert totals_of(words, settings_of(tmp_path, words))[:2] == totals
 
