@@ -228,7 +228,7 @@ def _say_what_would_happen(view: Json, members: int) -> None:
         [
             ["image", view["image"] or "–"],
             ["starts", view["reason"]],
-            ["position", str(view["position"] or "behind those that are planned for")],
+            ["position", str(view["position"] or "–")],
             ["expected", start_of(view)],
             ["runtime", _runtime(said) if view["runtime_known"] else _UNKNOWN],
             ["host memory", f"{format_size(view['needs_host_memory_bytes'])}, {basis}"],

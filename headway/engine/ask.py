@@ -28,10 +28,21 @@ from headway.units import MINUTE_S, format_duration, format_size
 
 _OWN_WORDS = frozenset({"nvidia", "tesla", "geforce", "amd", "instinct"})
 """Makers' words of a product name, which clusters leave out of their types."""
-_OF_OWN_NODES = (
-    "requirements", "dataset", "datasets", "config", "volumes", "user_folder", "profile",
-)  # fmt: skip
-"""Fields that only headway's own nodes carry out, beside those that have a reason of their own."""
+_INSTEAD: Mapping[str, str] = {
+    "image": "give python in its place, or start the image by a program of the nodes' own, such as "
+    "apptainer: a cluster's job finds what its nodes have",
+    "requirements": "leave it out, and start the command by the python of an environment that you "
+    "have made on the folder that the cluster's nodes share",
+    "dataset": "leave it out, and name its path in the command: nothing is copied to the nodes",
+    "datasets": "leave it out, and name the paths in the command: nothing is copied to the nodes",
+    "config": "leave it out, and bring the file in workdir: nothing is written for the program",
+    "secrets": "leave it out, and let the program read a file that is yours alone: nobody hands "
+    "secrets out there",
+    "volumes": "leave it out, and name the path in the command: nodes have what they have mounted",
+    "user_folder": "leave it out, and write to your own folder on the cluster",
+    "profile": "leave it out, and start the command by the nodes' own nsys",
+}
+"""What to do without fields that only headway's own nodes carry out, in the cluster's way."""
 _SPARE = 1.2
 """Of the upper quantile of its time: a job that is killed at its limit has lost all of it."""
 _LEAST_S = 5 * MINUTE_S
@@ -92,6 +103,7 @@ def ask(
         cpus=max(1, math.ceil(demand.cpus)),
         host_memory_bytes=demand.host_memory_bytes,
         env=job.env,
+        python=job.python,
         gpus=gpus,
         time_limit_s=time_limit_s(job.max_runtime, said, job.stop_grace, pool, at_least_s),
         grace_s=job.stop_grace,
@@ -196,12 +208,14 @@ def _no_counterpart(job: TrainingJob) -> Refuse | None:
     at_once = "TF_CONFIG names all nodes before any of them begins"
     wide = job.nodes > 1 and job.launch is Launch.TENSORFLOW
     led = _own("nothing leads to programs of a cluster's nodes")
-    unknown = next((name for name in _OF_OWN_NODES if getattr(job, name)), "")
+    unknown = next((name for name in _INSTEAD if getattr(job, name)), "")
+    large = resources.gpu_memory is not None and not resources.gpu_type
+    by_type = "name a type of GPU by gpu_type in its place: a cluster tells no GPU's memory"
     problems = (
-        (unknown, Refuse(unknown, "given", _own("a cluster's job is its command alone"))),
+        (unknown, Refuse(unknown, "given", _INSTEAD.get(unknown, ""))),
+        (large, Refuse("resources.gpu_memory", resources.gpu_memory, by_type)),
         (job.session, Refuse("session", "given", led)),
         (job.ports, Refuse("ports", job.ports, led)),
-        (job.secrets, Refuse("secrets", sorted(job.secrets), _own("nobody hands them out there"))),
         (job.is_elastic, Refuse("resources", size, one_size)),
         (wide, Refuse("launch", job.launch, _own(at_once))),
         (resources.disk, Refuse("resources.disk", resources.disk, _own("nothing limits it there"))),

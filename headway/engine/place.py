@@ -41,7 +41,7 @@ _SCRIPT = """\
 # Made by headway for job {key}. The machine needs Python 3.8 and this folder, nothing else.
 {names}
 for python in python3 /usr/libexec/platform-python python; do
-    if command -v "$python" >/dev/null; then exec "$python" {wrapper} {folder}; fi
+    if command -v "$python" >/dev/null; then exec "$python" -IS {wrapper} {folder}; fi
 done
 echo "headway: there is no Python on $(hostname), so job {key} cannot be started" >&2
 exit 127
@@ -140,6 +140,7 @@ class Place:
             "command": request.command,
             "env": dict(request.env),
             "working_dir": request.working_dir,
+            "python": request.python,
             "grace_s": request.grace_s,
             "members": array and array.members,
             "each": [one.key for one in array.each] if array else [],
@@ -166,7 +167,7 @@ class Place:
             wrapper=shlex.quote(str(self._wrapper)),
             folder=shlex.quote(str(folder)),
         )
-        replace_file(folder / "job.sh", script, mode=0o750)
+        replace_file(folder / "job.sh", script, mode=0o750, lasts=False)
         return folder / "job.sh"
 
     def members(self, key: str) -> tuple[int, ...]:
@@ -184,8 +185,8 @@ class Place:
         return {0} | {int(name) for name in names if name.isdecimal()}
 
     def note(self, key: str, engine_id: str) -> None:
-        """The engine has it, under that name."""
-        replace_file(self.folder(key) / "job", engine_id)
+        """The engine has it, under that name: it may be lost, since the engine has its key."""
+        replace_file(self.folder(key) / "job", engine_id, lasts=False)
 
     def was_tried(self, key: str) -> bool:
         """Whether somebody has begun to hand it in."""

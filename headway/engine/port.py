@@ -96,6 +96,8 @@ class Request:
     env: Mapping[str, str] = field(default_factory=dict)
     working_dir: str = ""
     """Empty for the job's own folder."""
+    python: str = ""
+    """The version that the program finds as python, such as 3.11; empty for what the node has."""
     gpus: GpuAsk | None = None
     time_limit_s: float | None = None
     """None for the pool's own."""

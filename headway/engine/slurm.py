@@ -8,6 +8,7 @@ types from version to version. A job is known by its comment, ``headway:SITE:KEY
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -30,6 +31,8 @@ _AWAY = re.compile(
     re.IGNORECASE,
 )
 """What Slurm's commands say when it is not the request that is wrong."""
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_OF_SLURM = ("SLURM_", "SBATCH_")
 _NAMES = """\
 export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
 export HEADWAY_JOB="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}"
@@ -56,7 +59,8 @@ class SlurmEngine(FolderEngine):
     def _hand_in(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
         given = options(request, f"headway:{self._site}:{request.key}", ids)
         places = [f"--chdir={script.parent}", f"--output={script.parent}/batch.log"]
-        answer = self._ask("sbatch", *given, *places, str(script), key=request.key)
+        words = ("sbatch", *given, *places, str(script))
+        answer = self._ask(*words, key=request.key, env=_environment())
         return answer.strip().split(";")[0]
 
     def _ask_to_stop(self, which: Sequence[tuple[str, int]]) -> None:
@@ -81,18 +85,20 @@ class SlurmEngine(FolderEngine):
                 found.setdefault(columns[-1][len(mark) :], {})[where] = _seen(columns)
         return found
 
-    def _ask(self, program: str, *words: str, key: str = "") -> str:
+    def _ask(
+        self, program: str, *words: str, key: str = "", env: Mapping[str, str] | None = None
+    ) -> str:
         """What *program* answers.
 
         Raises:
             EngineAway: It does not, in time.
             EngineRefused: It was to hand in the job *key*, and Slurm does not want it.
         """
-        env = {**os.environ, "TZ": "UTC", "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
+        told = {**os.environ, "TZ": "UTC", "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
         try:
             done = subprocess.run(
-                [program, *words],
-                env=env,
+                [shutil.which(program) or program, *words],
+                env=told if env is None else env,
                 capture_output=True,
                 timeout=_ANSWERS_WITHIN_S,
                 check=False,
@@ -109,6 +115,15 @@ class SlurmEngine(FolderEngine):
         if key and not _AWAY.search(said):
             raise EngineRefused(self.name, key, said.replace("sbatch: error: ", ""))
         raise EngineAway(self.name, program, said or f"exit code {done.returncode}")
+
+
+def _environment() -> dict[str, str]:
+    """What a job is given beside its own: nothing of headway's, which has the site's secrets."""
+    who = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME") if name in os.environ}
+    own = {name: value for name, value in os.environ.items() if name.startswith(_OF_SLURM)}
+    found = str(Path(shutil.which("sbatch") or _PATH).parent)  # there are srun's, too
+    path = _PATH if found in _PATH.split(":") else f"{_PATH}:{found}"
+    return {"PATH": path, **who, **own}
 
 
 def _named(engine_id: str, member: int) -> str:

@@ -12,7 +12,6 @@ DEPENDENCY: Mapping[When, str] = {
     When.FAILED: "afternotok",
     When.ANY: "afterany",
 }
-_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def options(request: Request, comment: str, ids: Mapping[str, str]) -> list[str]:
@@ -34,8 +33,9 @@ def options(request: Request, comment: str, ids: Mapping[str, str]) -> list[str]
         f"--cpus-per-task={_cpus_a_task(request, gang)}",
         f"--mem={math.ceil(request.host_memory_bytes / MIB)}M",
         f"--signal=B:TERM@{math.ceil(request.grace_s)}",
-        # Nothing of the environment in which headway itself runs: it has the site's secrets.
-        f"--export=HOME,USER,LOGNAME,PATH={_PATH}",
+        # Of an environment made for it (`slurm`): for NONE, and for names of variables, the node
+        # makes a login of the user first, which takes a second or two.
+        "--export=ALL",
         "--open-mode=append",
         "--requeue" if request.part(Requeue) else "--no-requeue",
     ]

@@ -185,10 +185,25 @@ def kill(program: subprocess.Popen[bytes]) -> None:
         os.killpg(program.pid, signal.SIGKILL)
 
 
+def with_python(version: str, env: dict[str, str], folder: str) -> str:
+    """Let the program find the Python of that version as python; what is wrong, else empty."""
+    found = shutil.which("python" + version, path=env["PATH"])
+    if found is None:
+        return f"there is no python{version} on {socket.gethostname()}, which its job asks for"
+    own = os.path.join(folder, "bin." + socket.gethostname())
+    os.makedirs(own, exist_ok=True)
+    for name in ("python", "python3"):
+        with suppress(FileExistsError):
+            os.symlink(found, os.path.join(own, name))
+    env["PATH"] = own + ":" + env["PATH"]
+    return ""
+
+
 def environment(request: Any, folder: str) -> dict[str, str]:
     """What the program finds in its environment."""
     env = dict(os.environ)
     env.update(request["env"])
+    env.setdefault("PATH", os.defpath)
     outputs = os.path.join(folder, "outputs")
     os.makedirs(outputs, exist_ok=True)
     env["HEADWAY_OUTPUTS"] = outputs
@@ -253,7 +268,7 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
             env["HEADWAY_MASTER_ADDR"] = socket.gethostname()
             env["HEADWAY_MASTER_PORT"] = str(free_port())
             if request["gang"]["spread"]:
-                part = [sys.executable, __file__, sys.argv[1], "rank"]
+                part = [sys.executable, "-IS", __file__, sys.argv[1], "rank"]
                 command = [*request["gang"]["spread"], *part]
     if cancelled(folder):
         found.update(cancelled=True, exit_code=143)
@@ -263,7 +278,10 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
             os.O_WRONLY | os.O_APPEND | os.O_CREAT,
             0o640,
         )
-        program, found["error"] = start(command, env, log, folder, mask)
+        version, program = request.get("python", ""), None
+        found["error"] = with_python(version, env, folder) if version else ""
+        if not found["error"]:
+            program, found["error"] = start(command, env, log, folder, mask)
         if program is None:
             os.write(log, (found["error"] + "\n").encode())
             found["exit_code"] = 127

@@ -34,6 +34,7 @@ from headway.staging.source import nothing_at
 from headway.telemetry.host import boot_id
 from headway.units import format_size
 
+_OF_AN_ENGINE = "by its cluster's own scheduler, of whose starts headway promises none"
 REHEARSAL = "this job"
 """Stands for a run that does not exist."""
 
@@ -332,6 +333,9 @@ def rehearse(site: Site, job: TrainingJob, *, pool: str, queue: str) -> Rehearsa
     """
     forecaster = Forecaster(site)
     prediction, demand = forecaster.forecast(job, pool=pool, queue=queue)
+    if pool in forecaster.engine_pools:  # nothing is planned there, and so nothing promised
+        held_back = why_not_yet(site, job) or _OF_AN_ENGINE
+        return Rehearsal(None, prediction, demand, [], held_back)
     as_run = partial(
         waiting_run,
         now=site.ledger.now(),

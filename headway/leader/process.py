@@ -367,9 +367,6 @@ async def _main(site: Site) -> None:
 
 def main() -> None:
     """Be the scheduler of this node's pool where nobody else is."""
-    # A pass asks the database hundreds of things: after each answer it would wait for 5 ms while
-    # the event loop is at work.
-    sys.setswitchinterval(0.0005)
     be_leader(scheduler_daemon, _main)
 
 
@@ -377,6 +374,9 @@ def be_leader(
     daemon_of: Callable[[Settings], Daemon], lead: Callable[[Site], Coroutine[Any, Any, None]]
 ) -> None:
     """Be the daemon of this node that leads pools, by *lead*; the process ends with it."""
+    # A pass asks the database hundreds of things: after each answer it would wait for 5 ms while
+    # the event loop is at work.
+    sys.setswitchinterval(0.0005)
     # Prefect has set up the root logger, where this was forked or has imported it.
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question

@@ -16,6 +16,7 @@ from headway.engine.ask import Terms, ask
 from headway.engine.decide import LIMIT, end_of, more_time_s
 from headway.engine.port import Engine, Job, Request, Used
 from headway.errors import LeaseLost
+from headway.ledger.records import RunRecord
 from headway.model.engine import EnginePool
 from headway.model.lease import Demand, Refuse
 from headway.model.progress import ProgressPoint
@@ -61,11 +62,11 @@ class EngineAttempt(NodeAttempt):
         Raises:
             CodeMissing: The code that it brought along is nowhere any more.
         """
-        record = self.record
+        record = self.taken_up
         found = ask(
             key_of(self.run_id, self.number),
             job=self.job,
-            demand=self.demand,
+            demand=self._demand(record),
             said=self.prediction,
             pool=pool,
             takes=engine.takes,
@@ -89,13 +90,11 @@ class EngineAttempt(NodeAttempt):
         _lead(engine.outputs(found.key), self.made(OUTPUTS_FOLDER))
         return replace(found, name=record.name, env=env, working_dir=str(copy or self.folder))
 
-    @property
-    def demand(self) -> Demand:
+    def _demand(self, record: RunRecord) -> Demand:
         """What it needs, by what was learnt when it came."""
-        demand = self.record.demand
-        if demand is None:
+        if record.demand is None:
             raise LeaseLost(self.run_id, self.number, "what it needs is not known yet")
-        return demand
+        return record.demand
 
     def settle(self, job: Job | None, used: Used | None, pool: EnginePool) -> Exit:
         """Learn of an attempt that has ended, and put what follows into the ledger.
@@ -109,7 +108,7 @@ class EngineAttempt(NodeAttempt):
         exit_ = end_of(job)
         exit_ = replace(exit_, message="; ".join(filter(None, (exit_.message, kept))))
         measured = _measured(job, used or Used())
-        record, demand = self.record, self.demand
+        demand = self._demand(record := self.record)
         learnt = lesson_of(self, exit_, measured, demand, None)
         gpu_type = self._gpu_type(pool)
         if learnt is not None and gpu_type and record.state is RunState.RUNNING:

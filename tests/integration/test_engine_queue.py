@@ -73,7 +73,7 @@ class Follower:
             "name": "j",
             "owner": "o",
             "team": "t",
-            "image": "i",
+            "python": "3",
             "command": list(command),
             "resources": {"cpus": 1, "host_memory": "64MiB"},
         } | job
@@ -85,8 +85,8 @@ class Follower:
     def run(self, run_id: str) -> RunRecord:
         return self.site.ledger.runs.get(run_id)
 
-    def until(self, so: Callable[[], object]) -> None:
-        end_s = time.monotonic() + PATIENCE_S
+    def until(self, so: Callable[[], object], within_s: float = PATIENCE_S) -> None:
+        end_s = time.monotonic() + within_s
         while not so():
             assert time.monotonic() < end_s, self.site.ledger.runs.waiting(self.pool)
             self.queue.run_pass()
@@ -417,7 +417,7 @@ def test_a_run_follows_the_job_of_another_one_in_the_engines_own_queue(
 def array(follower: Follower, size: int, at_most: int | None, created: int) -> str:
     """An array of which so many members have become runs."""
     job = {
-        "name": "a", "owner": "o", "team": "t", "image": "i",
+        "name": "a", "owner": "o", "team": "t", "python": "3",
         "command": ["sh", "-c", "echo {n} $HEADWAY_ARRAY_INDEX; sleep 1"],
         "resources": {"cpus": 1, "host_memory": "64MiB"},
     }  # fmt: skip
@@ -537,7 +537,7 @@ def test_who_follows_one_that_failed_waits_for_its_next_try_or_ends(
 def test_a_queue_below_the_first_one_is_nice(follower: Follower) -> None:
     gates = Gates(priorities={"default": -1, "urgent": 0})
     ledger, now = follower.site.ledger, follower.site.ledger.now()
-    job = {"name": "j", "owner": "o", "team": "t", "image": "i", "command": ["true"]}
+    job = {"name": "j", "owner": "o", "team": "t", "python": "3", "command": ["true"]}
     for queue, priority in gates.priorities.items():
         ledger.runs.enqueue(
             queue, job, name=queue, owner="o", team="t", pool=POOL, queue=queue,

@@ -50,6 +50,38 @@ def follower(tmp_path: Path, cluster: Slurm, monkeypatch: pytest.MonkeyPatch) ->
     found.site.ledger.close()
 
 
+def test_a_job_has_nothing_of_headways_environment_nor_of_a_login(
+    follower: OnSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SITES_SECRET", "x")
+    follower.enqueue("env", *sh("env"), env={"OWN": "y"})
+    follower.ends_well("env")
+    found = dict(line.partition("=")[::2] for line in follower.log("env").splitlines())
+    own, _, others = found["PATH"].partition(":")
+    assert own.startswith(str(follower.site.settings.slurm_dir))  # its python
+    assert others == "/usr/local/bin:/usr/bin:/bin"
+    assert found["OWN"] == "y"
+    assert not found.keys() & {"SITES_SECRET", "TZ", "LC_ALL"}
+    # For one that is told which variables to take the node makes a login first, for seconds.
+    assert "SHELL" not in found
+
+
+def test_who_saves_when_its_time_is_over_goes_on_from_there_with_more(
+    follower: OnSlurm, cluster: Slurm
+) -> None:
+    saves = 'cd "$HEADWAY_CHECKPOINT"; [ -e at ] && exec cat at; '
+    saves += "trap 'echo saved > at; exit 0' TERM; while :; do sleep 0.1; done"
+    follower.enqueue("slow", *sh(saves))
+    follower.until(lambda: follower.run("slow").state is RunState.RUNNING)
+    job = cluster.ask("squeue", "-h", "--name=slow", "-o", "%i")
+    cluster.ask("scontrol", "update", f"JobId={job}", "TimeLimit=1")
+    follower.until(lambda: follower.run("slow").state is RunState.ENDED, within_s=240.0)
+    follower.ends_well("slow")
+    assert follower.run("slow").attempt == 2
+    log = follower.site.settings.runs_dir / "slow/log/attempt-2.log"
+    assert log.read_text() == "saved\n"
+
+
 def test_gpus_of_a_type_are_asked_for_by_it(follower: OnSlurm) -> None:
     one = {"cpus": 1, "host_memory": "64MiB", "gpus": 1, "gpu_type": "H100"}
     follower.enqueue("g", *sh("echo $SLURMD_NODENAME has $CUDA_VISIBLE_DEVICES"), resources=one)
@@ -96,7 +128,7 @@ def test_who_follows_one_that_failed_never_starts(follower: OnSlurm, cluster: Sl
 def test_an_array_is_one_job_array_with_its_limit(follower: OnSlurm, cluster: Slurm) -> None:
     ledger = follower.site.ledger
     job = {
-        "name": "many", "owner": "o", "team": "t", "image": "i",
+        "name": "many", "owner": "o", "team": "t", "python": "3",
         "command": ["sh", "-c", "echo {n}; sleep 1"],
         "resources": {"cpus": 1, "host_memory": "64MiB"},
     }  # fmt: skip

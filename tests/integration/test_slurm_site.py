@@ -38,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, cluster: Slurm) -> Iterator[L
 def job(**changes: Any) -> dict[str, Any]:
     return {
         "name": "j",
-        "python": "3.11",
+        "python": "3",
         "command": ["python3", "-c", SLEEPER, "8"],
         "resources": {"cpus": 1, "host_memory": "64MiB"},
     } | changes
@@ -190,6 +190,7 @@ def test_what_it_cannot_have_is_refused_before_the_queue(site: LiveSite, tmp_pat
     path = tmp_path / "job.json"
     for changes, said in (
         ({"ports": [6006]}, "ports"),
+        ({"python": "", "image": "i"}, "give python in its place"),
         ({"resources": {"gpus": 3}}, "no node of pool all has more"),
         ({"resources": {"host_memory": "9TiB"}}, "resources.host_memory"),
     ):
@@ -197,6 +198,14 @@ def test_what_it_cannot_have_is_refused_before_the_queue(site: LiveSite, tmp_pat
         done = site.run("submit", str(path), "--pool", POOL)
         assert done.returncode == 2
         assert said in done.stderr
+
+
+def test_a_rehearsal_promises_no_start(site: LiveSite, tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(job()))
+    said = site.run("submit", str(path), "--pool", POOL, "--dry-run").stdout
+    assert "its cluster's own scheduler" in said
+    assert "goes first" not in said
 
 
 def test_a_run_of_prefects_own_command_goes_there_too(site: LiveSite) -> None:

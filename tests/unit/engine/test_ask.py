@@ -36,7 +36,7 @@ NO_TERMS = Terms()
 
 
 def job(**changes: object) -> TrainingJob:
-    return TrainingJob(**{"name": "j", "image": "i", "command": ["python", "t.py"]} | changes)
+    return TrainingJob(**{"name": "j", "python": "3", "command": ["python", "t.py"]} | changes)
 
 
 def asked(
@@ -115,6 +115,12 @@ def test_who_shares_gets_a_part_where_gpus_are_divided():
         ({"session": {}}, "session"),
         ({"ports": [6006]}, "ports"),
         ({"secrets": {"TOKEN": "hub"}}, "secrets"),
+        ({"python": "", "image": "i"}, "image"),
+        ({"requirements": "r.txt", "workdir": "w"}, "requirements"),
+        ({"datasets": {"a": {"uri": "/data"}}}, "datasets"),
+        ({"config": {"a": 1}}, "config"),
+        ({"user_folder": True}, "user_folder"),
+        ({"resources": {"gpus": 1, "gpu_memory": "40GiB"}}, "resources.gpu_memory"),
         ({"resources": {"gpus": "1-4"}}, "resources"),
         ({"resources": {"disk": "1GiB"}}, "resources.disk"),
         ({"resources": {"nodes": 2}, "launch": "tensorflow"}, "launch"),
@@ -161,9 +167,7 @@ def test_a_request_becomes_options():
         "--time=62", "--signal=B:TERM@20", "--array=1-9%2", "--dependency=afternotok:17",
         "--nice=100", "--requeue", "--account=vision", "--qos=low", "--nodes=1",
     } <= set(found)  # fmt: skip
-    assert [each for each in found if each.startswith("--export=")] == [
-        "--export=HOME,USER,LOGNAME,PATH=/usr/local/bin:/usr/bin:/bin"
-    ]
+    assert [each for each in found if each.startswith("--export=")] == ["--export=ALL"]
 
 
 def test_an_mpi_gang_has_a_task_for_each_gpu():

@@ -15,8 +15,8 @@ SMI = """\
 """
 
 
-def run(place: Place, command: str, job: str = "7", **env: str) -> int:
-    request = Request("k", "k", "p", ("sh", "-c", command), 1, MIB)
+def run(place: Place, command: str, job: str = "7", python: str = "", **env: str) -> int:
+    request = Request("k", "k", "p", ("sh", "-c", command), 1, MIB, python=python)
     with place.locked("k"):
         script = place.prepare(request, ":")
     given = {"PATH": os.environ["PATH"], "HEADWAY_JOB": job} | env
@@ -43,6 +43,26 @@ def test_memory_of_children_counts(tmp_path: Path):
     assert used is not None
     assert used.host_peak_bytes is not None
     assert 160 * MIB < used.host_peak_bytes < 240 * MIB
+
+
+def test_the_python_of_its_version_is_python(tmp_path: Path):
+    place, there = Place(tmp_path / "place"), tmp_path / "bin"
+    there.mkdir()
+    (there / "python3.99").write_text("#!/bin/sh\necho three ninety-nine\n")
+    (there / "python3.99").chmod(0o755)
+    path = f"{os.environ['PATH']}:{there}"
+    assert run(place, "python; python3", python="3.99", PATH=path) == 0
+    assert (tmp_path / "place/k/log").read_text() == "three ninety-nine\n" * 2
+
+
+def test_without_a_python_of_its_version_nothing_begins(tmp_path: Path):
+    place = Place(tmp_path)
+    assert run(place, "echo up", python="3.98") == 127
+    assert (tmp_path / "k/log").read_text().startswith("there is no python3.98 on ")
+    record = place.record("k")
+    assert record is not None
+    assert record.end is not None
+    assert "no python3.98" in record.end.message
 
 
 def test_a_job_that_another_one_runs_is_left_alone(tmp_path: Path):
