@@ -136,10 +136,11 @@ class FolderEngine(ABC):
     def jobs(self) -> tuple[Job, ...]:
         """See `Engine.jobs`."""
         # First those that are known: what is handed in meanwhile is in neither.
-        noted = {key: name for key in self._place.known() if (name := self._place.noted(key))}
+        there = self._place.known()
+        noted = {key: name for key in there if (name := self._place.noted(key))}
         queue = self._known()
-        # It may be forgotten meanwhile; those that were handed in together are told of one by one.
-        known = {key for key in self._place.known() if not self._place.each(key)}
+        # Those that were handed in together are told of one by one.
+        known = {key for key in there if not self._place.each(key)}
         lives = {key for key, found in queue.items() if _alive(found)}  # its folder seen or not
         for key in (lives & known) - noted.keys():  # who handed it in died before it could note it
             self._place.note(key, noted.setdefault(key, _alive(queue[key])[0]))
@@ -184,7 +185,7 @@ class FolderEngine(ABC):
         """That job, or all members of it."""
         place = self._place
         grace_s, touched = place.grace_s(key), place.touched(key)
-        all_marked = place.is_cancelled(key)
+        all_marked = 0 in touched and place.is_cancelled(key)
         # Of a key that was taken twice the one that runs counts: its wrapper has noted its id.
         names = (engine_id, *_alive(queue)[:1])
         theirs = sorted({member for _, member in queue})

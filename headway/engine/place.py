@@ -36,6 +36,8 @@ from headway.model.run import Exit, ExitKind
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}")
 _FORGOTTEN = ".forgotten-"
+_OF_ONE = frozenset({"cancelled", "started.json", "ended.json", "seen.json"})
+"""Files that say what has become of a job."""
 _SCRIPT = """\
 #!/bin/sh
 # Made by headway for job {key}. The machine needs Python 3.8 and this folder, nothing else.
@@ -180,9 +182,16 @@ class Place:
         return [str(one) for one in self._request(key).get("each", ())]
 
     def touched(self, key: str) -> set[int]:
-        """Those of its members of which there is any file, and 0: nothing is known of others."""
-        names = (path.name for path in self.folder(key).glob("[1-9]*"))
-        return {0} | {int(name) for name in names if name.isdecimal()}
+        """Those of its members of which there is any file, and 0 where there is one of all of it.
+
+        Nothing is known of others. One look for each of thousands that only wait.
+        """
+        try:
+            names = set(os.listdir(self.folder(key)))
+        except FileNotFoundError:
+            return set()
+        found = {int(name) for name in names if name.isdecimal()}
+        return found if names.isdisjoint(_OF_ONE) else found | {0}
 
     def note(self, key: str, engine_id: str) -> None:
         """The engine has it, under that name: it may be lost, since the engine has its key."""
