@@ -187,7 +187,8 @@ class Place:
         Nothing is known of others. One look for each of thousands that only wait.
         """
         try:
-            names = set(os.listdir(self.folder(key)))
+            with os.scandir(self.folder(key)) as files:
+                names = {each.name for each in files}
         except FileNotFoundError:
             return set()
         found = {int(name) for name in names if name.isdecimal()}
