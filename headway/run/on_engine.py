@@ -16,7 +16,6 @@ from headway.engine.ask import Terms, ask
 from headway.engine.decide import LIMIT, end_of, more_time_s
 from headway.engine.port import Engine, Job, Request, Used
 from headway.errors import LeaseLost
-from headway.ledger.records import RunRecord
 from headway.model.engine import EnginePool
 from headway.model.lease import Demand, Refuse
 from headway.model.progress import ProgressPoint
@@ -66,7 +65,7 @@ class EngineAttempt(NodeAttempt):
         found = ask(
             key_of(self.run_id, self.number),
             job=self.job,
-            demand=self._demand(record),
+            demand=self.demand,
             said=self.prediction,
             pool=pool,
             takes=engine.takes,
@@ -90,11 +89,13 @@ class EngineAttempt(NodeAttempt):
         _lead(engine.outputs(found.key), self.made(OUTPUTS_FOLDER))
         return replace(found, name=record.name, env=env, working_dir=str(copy or self.folder))
 
-    def _demand(self, record: RunRecord) -> Demand:
+    @property
+    def demand(self) -> Demand:
         """What it needs, by what was learnt when it came."""
-        if record.demand is None:
+        demand = self.record.demand
+        if demand is None:
             raise LeaseLost(self.run_id, self.number, "what it needs is not known yet")
-        return record.demand
+        return demand
 
     def settle(self, job: Job | None, used: Used | None, pool: EnginePool) -> Exit:
         """Learn of an attempt that has ended, and put what follows into the ledger.
@@ -108,7 +109,7 @@ class EngineAttempt(NodeAttempt):
         exit_ = end_of(job)
         exit_ = replace(exit_, message="; ".join(filter(None, (exit_.message, kept))))
         measured = _measured(job, used or Used())
-        demand = self._demand(record := self.record)
+        record, demand = self.record, self.demand
         learnt = lesson_of(self, exit_, measured, demand, None)
         gpu_type = self._gpu_type(pool)
         if learnt is not None and gpu_type and record.state is RunState.RUNNING:
