@@ -23,10 +23,6 @@ class Backlog:
         self._pool = pool
         self._runs: dict[str, FlowRun] = {}
 
-    def __bool__(self) -> bool:
-        """Whether some are left."""
-        return bool(self._runs)
-
     async def part(
         self,
         known: Collection[str],

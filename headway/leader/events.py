@@ -24,7 +24,6 @@ _ASKED = frozenset(
 else than its flow calls it ended."""
 _NEWS = {
     f"{_RUN}Scheduled": News.SCHEDULED,
-    f"{_RUN}Completed": News.COMPLETED,
     **dict.fromkeys(_ASKED, News.ASKED),
 }
 

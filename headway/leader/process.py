@@ -105,14 +105,15 @@ class Scheduler:
         self._pages = WaitPages(client, self._pool, site.clock, self._waits)
         self._wake, self._housework, self._held_up = (asyncio.Event() for _ in range(3))
         self._granted, self._members_due, self._ended = (asyncio.Event() for _ in range(3))
-        self._ranks_due = asyncio.Event()
+        self._ranks_due, self._look_due = asyncio.Event(), asyncio.Event()
+        self._new: list[FlowRun] = []
+        self._offers: list[Offer] = []
         self._unnoted: list[str] = []
         self._called: set[str] = set()
         self._explained: Mapping[str, int] = {}
         self._whole_look = NowAndThen(site.clock, _LOOK_EVERY_S)
         self._whole_round = NowAndThen(site.clock, _JANITOR_EVERY_S)
-        self._house_kept = self._passed = False
-        self._offers_due = True
+        self._house_kept = False
         # What takes long, or waits, has a thread of its own.
         self._contend_thread, self._call_thread = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)
 
@@ -126,6 +127,7 @@ class Scheduler:
             for body, without, every_s, wake in (
                 (self._beat, "the supervisor is not told", _BEAT_EVERY_S, None),
                 (self._keep_house, "settings were not read", _HOUSE_EVERY_S, None),
+                (self._look, "new runs are not read", _LOOK_EVERY_S, self._look_due),
                 (self._pass, "no pass over the queue", self._look_every_s, self._wake),
                 (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
                 (self._go_on_granting, "grants wait for the next pass", _CLAIMS_EVERY_S, None),
@@ -173,10 +175,13 @@ class Scheduler:
         if not self._house_kept:
             return  # what operators have set is not known yet
         in_thread = anyio.to_thread.run_sync
-        async with self._pool.passing:
-            new = await self._new_runs()
-            taken = await in_thread(self._queue.take_in, await self._offered(new))
-            self._backlog.taken_in(new)
+        async with self._pool.passing():
+            new = self._new
+            taken = await in_thread(self._queue.take_in, self._offers)
+            if new:
+                self._backlog.taken_in(new)
+                self._new, self._offers = [], []
+                self._look_due.set()  # for what has come since
             decided = await in_thread(self._queue.run_pass)
         for run_id, why in taken.refused.items():
             await self._pool.write_state(UUID(run_id), Failed(message=why))
@@ -187,26 +192,25 @@ class Scheduler:
             self._held_up.set()
         if self._queue.called:
             self._housework.set()
-        if self._backlog:
-            self._wake.set()
 
-    async def _new_runs(self) -> list[FlowRun]:
-        """What is to be taken in now: nothing in the first pass, which grants what is known.
+    async def _look(self) -> None:
+        """Read what is new from Prefect: beside the passes, since no grant is to wait for that.
 
-        Who comes to a long queue needs a while to read it from Prefect.
+        In half the time, of a server that is slow.
         """
-        if not self._passed:
-            self._passed = True
-            self._wake.set()
-            return []
+        if not self._house_kept or self._new:
+            return
+        begun_s = self._site.clock.monotonic_s()
         whole = self._whole_look.is_due()
-        if not (whole or self._offers_due or self._backlog):
-            return []  # woken for something else: Prefect has no new runs
-        self._offers_due = False
         due = self._site.clock.now() + timedelta(seconds=_AHEAD_S)
         known = await anyio.to_thread.run_sync(self._queue.known)
         first_page = PAGE if whole else SHORT_PAGE
-        return await self._backlog.part(known, due, first_page=first_page)
+        new = await self._backlog.part(known, due, first_page=first_page)
+        self._offers = await self._offered(new)
+        self._new = new
+        if new:
+            self._wake.set()
+        await anyio.sleep(self._site.clock.monotonic_s() - begun_s)
 
     async def _offered(self, new: list[FlowRun]) -> list[Offer]:
         """Those of *new* that are this installation's; the others have failed."""
@@ -254,8 +258,7 @@ class Scheduler:
     async def _call_members(self) -> None:
         """Let the next members of arrays come: at once after a grant, and now and then."""
         if await call_members(self._site, self._pool, self._queue.members_ahead):
-            self._offers_due = True
-            self._wake.set()
+            self._look_due.set()
             if self._queue.members_ahead > 1:
                 self._members_due.set()
 
@@ -288,6 +291,7 @@ class Scheduler:
         new_gates = await keep_gates(self._site, self._pool, nodes)
         if new_settings or new_gates or not self._house_kept:
             self._house_kept = True
+            self._look_due.set()
             self._wake.set()
 
     async def _mend(self) -> None:
@@ -331,8 +335,7 @@ class Scheduler:
             async for told in all_news:
                 if told.news is News.ASKED:
                     await self._ask_after(told.run_id)
-                self._offers_due = True
-                self._wake.set()
+                self._look_due.set()
 
     async def _ask_after(self, run_id: str) -> None:
         """Have the janitor look that answers for a run of which its user may want something."""

@@ -129,12 +129,12 @@ class WaitPages:
         """Say in the run's state why it waits, if it does.
 
         A state that comes after a grant would have the run be offered anew: the ledger is asked
-        right before, and no pass comes between.
+        right before, and no pass comes between, unless the server takes very long.
         """
         state = scheduled(
             "AwaitingHeadroom", sentence, self._clock.now(), run.next_scheduled_start_time
         )
-        async with self._pool.passing:
+        async with self._pool.turn:
             if await self._waits(str(run.id)) and run.state is not None:
                 await self._pool.write_over(str(run.state.id), run.id, state)
 

@@ -56,8 +56,6 @@ class News(enum.Enum):
     """What Prefect tells of a run the moment it happens."""
 
     SCHEDULED = enum.auto()
-    COMPLETED = enum.auto()
-    """Mostly said by the flow itself: not worth a round of the janitor at once."""
     ASKED = enum.auto()
     """Its user may have asked something of it, or somebody else than its flow called it ended."""
 
