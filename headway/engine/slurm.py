@@ -32,7 +32,9 @@ _AWAY = re.compile(
 )
 """What Slurm's commands say when it is not the request that is wrong."""
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-_OF_SLURM = ("SLURM_", "SBATCH_")
+_OF_SLURM = ("SLURM_CONF", "SLURM_JWT", "SLURM_CLUSTERS", "SBATCH_")
+"""How the variables begin by which `sbatch` finds the cluster, and says who asks; those of a job
+that headway itself may run in say of another one."""
 _NAMES = """\
 export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
 export HEADWAY_JOB="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}"

@@ -202,6 +202,7 @@ def with_python(version: str, env: dict[str, str], folder: str) -> str:
 def environment(request: Any, folder: str) -> dict[str, str]:
     """What the program finds in its environment."""
     env = dict(os.environ)
+    env.pop("SLURM_JWT", None)  # it says who hands in
     env.update(request["env"])
     env.setdefault("PATH", os.defpath)
     outputs = os.path.join(folder, "outputs")

@@ -54,6 +54,7 @@ def test_a_job_has_nothing_of_headways_environment_nor_of_a_login(
     follower: OnSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SITES_SECRET", "x")
+    monkeypatch.setenv("SLURM_OF_ANOTHER_JOB", "x")
     follower.enqueue("env", *sh("env"), env={"OWN": "y"})
     follower.ends_well("env")
     found = dict(line.partition("=")[::2] for line in follower.log("env").splitlines())
@@ -61,7 +62,7 @@ def test_a_job_has_nothing_of_headways_environment_nor_of_a_login(
     assert own.startswith(str(follower.site.settings.slurm_dir))  # its python
     assert others == "/usr/local/bin:/usr/bin:/bin"
     assert found["OWN"] == "y"
-    assert not found.keys() & {"SITES_SECRET", "TZ", "LC_ALL"}
+    assert not found.keys() & {"SITES_SECRET", "SLURM_OF_ANOTHER_JOB", "TZ", "LC_ALL"}
     # For one that is told which variables to take the node makes a login first, for seconds.
     assert "SHELL" not in found
 

@@ -65,6 +65,10 @@ def test_without_a_python_of_its_version_nothing_begins(tmp_path: Path):
     assert "no python3.98" in record.end.message
 
 
+def test_a_program_does_not_get_what_says_who_hands_in(tmp_path: Path):
+    assert run(Place(tmp_path), 'test -z "$SLURM_JWT"; exit $?', SLURM_JWT="secret") == 0
+
+
 def test_a_job_that_another_one_runs_is_left_alone(tmp_path: Path):
     place = Place(tmp_path)
     assert run(place, "echo once") == 0
