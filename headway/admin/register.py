@@ -3,14 +3,19 @@
 import hashlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from headway.admin.environment import site_environment
 from headway.admin.processes import StartFailed
 from headway.clock import SystemClock
 from headway.durable import replace_file
 from headway.node.daemon import Daemon
+from headway.node.forkstart import running_server
 from headway.prefect import auth
 from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
@@ -87,13 +92,23 @@ def _run(settings: Settings, env: Mapping[str, str], *module: str) -> None:
     """
     daemon = Daemon(module[0].rpartition(".")[2], settings.state_dir)
     done = settings.state_dir / f"{daemon.name}.done"
+    daemon.stop(signal.SIGKILL, 0.0)  # one of an `up` that was broken off
     done.unlink(missing_ok=True)
     with waiting_for(f"`{' '.join(module)}`; see {daemon.log}"):
-        daemon.start_python(module, env)
+        if _is_ours(running_server(settings.state_dir)):
+            daemon.start_python(module, env)
+        else:  # of another installation, which an upgrade has left: it would register its own
+            daemon.start([sys.executable, "-m", *module], env)
         until(lambda: daemon.process() is None, SystemClock(), _REGISTER_S, 0.05)
     daemon.stop(signal.SIGKILL, 0.0)
     if not done.exists():
         raise StartFailed(f"`{' '.join(module)}`", daemon.log, "it is not done")
+
+
+def _is_ours(pid: int | None) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return pid is not None and psutil.Process(pid).cmdline()[:1] == [sys.executable]
+    return False
 
 
 _REGISTER_S = 180.0

@@ -1,10 +1,9 @@
-"""The numbers with which files of a folder configure its program, its script among them."""
+"""The numbers with which files of a folder configure its program."""
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from headway.code.arguments import amounts_of
 from headway.code.documents import READERS, Documents
 from headway.code.hydra import composed
 from headway.estimate.options import AMOUNTS, last_part, leaves, number_of, words_of
@@ -20,13 +19,12 @@ _MOST_STEPS = 8
 def settings_of(folder: Path, command: Sequence[str]) -> dict[str, float]:
     """What *command* is configured with by files of *folder* that it names, or Hydra reads.
 
-    And how much there is to do by its script's own options. By dotted names; of several files the
-    later one wins. One of very many values is data, and none of them counts. Empty where one of
-    them cannot be read: it might say something else; so where how many epochs there will be follows
-    from what only its program computes.
+    By dotted names; of several files the later one wins. One of very many values is data,
+    and none of them counts. Empty where one of them cannot be read: it might say something else;
+    so where how many epochs there will be follows from what only its program computes.
     """
     files, words = Documents(folder.resolve()), list(words_of(command))
-    found: dict[str, object] = dict(amounts_of(files, words))
+    found: dict[str, object] = {}
     try:
         for document in (composed(files, words), *map(files.read, _named(files, words))):
             values = dict(leaves(document))

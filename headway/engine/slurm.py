@@ -7,6 +7,7 @@ types from version to version. A job is known by its comment, ``headway:SITE:KEY
 """
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -31,11 +32,14 @@ _AWAY = re.compile(
     re.IGNORECASE,
 )
 """What Slurm's commands say when it is not the request that is wrong."""
+_NOT_RUN = (126, 127)
+"""What a shell ends with, or the loader of libraries, when a program does not start."""
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _OF_SLURM = ("SLURM_CONF", "SLURM_JWT", "SLURM_CLUSTERS", "SBATCH_")
 """How the variables begin by which `sbatch` finds the cluster, and says who asks; those of a job
 that headway itself may run in say of another one."""
 _NAMES = """\
+unset SLURM_JWT
 export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
 export HEADWAY_JOB="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}"
 export HEADWAY_MEMBER="$SLURM_ARRAY_TASK_ID" HEADWAY_RESTART="${SLURM_RESTART_COUNT:-0}\""""
@@ -114,14 +118,16 @@ class SlurmEngine(FolderEngine):
         said = " ".join(done.stderr.decode(errors="replace").split())
         if program == "scancel" and not _AWAY.search(said):
             return ""  # some have ended meanwhile
-        if key and not _AWAY.search(said):
+        if key and done.returncode not in _NOT_RUN and not _AWAY.search(said):
             raise EngineRefused(self.name, key, said.replace("sbatch: error: ", ""))
         raise EngineAway(self.name, program, said or f"exit code {done.returncode}")
 
 
 def _environment() -> dict[str, str]:
     """What a job is given beside its own: nothing of headway's, which has the site's secrets."""
-    who = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME") if name in os.environ}
+    me = pwd.getpwuid(os.getuid())
+    who = {"HOME": me.pw_dir, "USER": me.pw_name, "LOGNAME": me.pw_name}
+    who |= {name: os.environ[name] for name in who if name in os.environ}
     own = {name: value for name, value in os.environ.items() if name.startswith(_OF_SLURM)}
     found = str(Path(shutil.which("sbatch") or _PATH).parent)  # there are srun's, too
     path = _PATH if found in _PATH.split(":") else f"{_PATH}:{found}"

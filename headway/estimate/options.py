@@ -33,7 +33,6 @@ ITERATIONS = frozenset({
     "max_update", "total_iters", "num_iters", "n_iters", "num_iterations", "n_iterations",
     "max_iterations", "train_iters", "total_timesteps", "total_frames", "n_timesteps",
     "num_timesteps", "n_trials", "num_trials", "num_episodes", "n_episodes", "total_episodes",
-    "max_episodes",
 })  # fmt: skip
 """The same of nanoGPT and minGPT, Megatron, mmengine, stable-baselines3, CleanRL, Optuna; and
 the episodes of reinforcement learning."""

@@ -23,6 +23,10 @@ class Backlog:
         self._pool = pool
         self._runs: dict[str, FlowRun] = {}
 
+    def __bool__(self) -> bool:
+        """Whether some are left."""
+        return bool(self._runs)
+
     async def part(
         self,
         known: Collection[str],

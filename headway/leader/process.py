@@ -113,7 +113,7 @@ class Scheduler:
         self._explained: Mapping[str, int] = {}
         self._whole_look = NowAndThen(site.clock, _LOOK_EVERY_S)
         self._whole_round = NowAndThen(site.clock, _JANITOR_EVERY_S)
-        self._house_kept = False
+        self._house_kept = self._look_again = False
         # What takes long, or waits, has a thread of its own.
         self._contend_thread, self._call_thread = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)
 
@@ -175,13 +175,14 @@ class Scheduler:
         if not self._house_kept:
             return  # what operators have set is not known yet
         in_thread = anyio.to_thread.run_sync
-        async with self._pool.passing():
-            new = self._new
-            taken = await in_thread(self._queue.take_in, self._offers)
-            if new:
+        async with self._pool.passing:
+            new, offers = self._new, self._offers
+            try:
+                taken = await in_thread(self._queue.take_in, offers)
                 self._backlog.taken_in(new)
-                self._new, self._offers = [], []
-                self._look_due.set()  # for what has come since
+            finally:
+                if new:  # what was not taken in is read again, as it is then
+                    self._new, self._offers = [], []
             decided = await in_thread(self._queue.run_pass)
         for run_id, why in taken.refused.items():
             await self._pool.write_state(UUID(run_id), Failed(message=why))
@@ -192,13 +193,16 @@ class Scheduler:
             self._held_up.set()
         if self._queue.called:
             self._housework.set()
+        if self._backlog or self._look_again:
+            self._look_due.set()
 
     async def _look(self) -> None:
         """Read what is new from Prefect: beside the passes, since no grant is to wait for that.
 
         In half the time, of a server that is slow.
         """
-        if not self._house_kept or self._new:
+        self._look_again = bool(self._new)  # a pass takes these in first
+        if not self._house_kept or self._look_again:
             return
         begun_s = self._site.clock.monotonic_s()
         whole = self._whole_look.is_due()
@@ -210,6 +214,8 @@ class Scheduler:
         self._new = new
         if new:
             self._wake.set()
+        elif self._backlog:  # those that were read next have been cancelled
+            self._look_due.set()
         await anyio.sleep(self._site.clock.monotonic_s() - begun_s)
 
     async def _offered(self, new: list[FlowRun]) -> list[Offer]:

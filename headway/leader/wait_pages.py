@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+import anyio
 import httpx
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate, LogCreate
@@ -24,6 +25,8 @@ from headway.worker.states import scheduled
 
 KEY = "waiting"
 RUNS_AT_ONCE = 25
+_ANSWER_S = 5.0
+"""Prefect's client would write a state again and again, also when the run has its place."""
 _PAGES_KNOWN = 10_000
 
 
@@ -129,14 +132,20 @@ class WaitPages:
         """Say in the run's state why it waits, if it does.
 
         A state that comes after a grant would have the run be offered anew: the ledger is asked
-        right before, and no pass comes between, unless the server takes very long.
+        right before, and no pass comes between. Nor does a pass wait for a slow server for long.
+
+        Raises:
+            httpx.ReadTimeout: The server did not take it soon.
         """
         state = scheduled(
             "AwaitingHeadroom", sentence, self._clock.now(), run.next_scheduled_start_time
         )
-        async with self._pool.turn:
-            if await self._waits(str(run.id)) and run.state is not None:
-                await self._pool.write_over(str(run.state.id), run.id, state)
+        async with self._pool.passing:
+            with anyio.move_on_after(_ANSWER_S) as writing:
+                if await self._waits(str(run.id)) and run.state is not None:
+                    await self._pool.write_over(str(run.state.id), run.id, state)
+        if writing.cancelled_caught:
+            raise httpx.ReadTimeout(f"Prefect did not write why run {run.id} waits")
 
     async def _put(self, run_id: str, text: str) -> None:
         text += f"\n{page_link(run_id)}\n"

@@ -213,14 +213,14 @@ class SiteSettings(Repository):
             if told := changes(before, document):
                 note(session, Act(actor, "setting.change", name, told))
             session.merge(SettingRow(name=name, document=document, updated_at=now(session)))
-        self._read.pop(name, None)
+        self._note(name, time.monotonic() + _GOOD_S, document)
         return True
 
     def keep(self, name: str, document: Mapping[str, Any]) -> None:
         """Keep what headway itself has learnt; nobody has changed anything."""
         with self._database.transaction() as session:
             session.merge(SettingRow(name=name, document=dict(document), updated_at=now(session)))
-        self._read.pop(name, None)
+        self._note(name, time.monotonic() + _GOOD_S, dict(document))
 
     def get(self, name: str) -> dict[str, Any] | None:
         """The document under *name*; what another process has put counts within `_GOOD_S`."""
@@ -246,8 +246,13 @@ class SiteSettings(Repository):
         with self._database.reading() as session:
             rows = session.exec(select(SettingRow).where(col(SettingRow.name).in_(names)))
             found = {row.name: dict(row.document) for row in rows if row.document is not None}
-        self._read |= {name: (until_s, deepcopy(found.get(name))) for name in names}
+        for name in names:
+            self._note(name, until_s, found.get(name))
         return found
+
+    def _note(self, name: str, until_s: float, document: dict[str, Any] | None) -> None:
+        if self._read.get(name, (0.0, None))[0] < until_s:  # else it was read, or put, since
+            self._read[name] = (until_s, deepcopy(document))
 
 
 def of_the_site() -> SelectOfScalar[NodeRow]:

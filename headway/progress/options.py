@@ -12,12 +12,11 @@ _MOST_CHARS = 10_000
 # In a file of configuration num_steps may as well be a sampler's, and max_iter a solver's.
 _OF_TRAINING = re.compile(r"(?:(?:train(?:er|ing)?|optim(?:izer)?|run|fit)\.)?[^.]*\Z")
 # --patience 5, early_stopping_rounds=10, "EarlyStopping counter: 1 out of 5"; LightGBM, XGBoost.
-# Who solves its task sooner has had no use for its max_episodes.
 _EARLY = re.compile(
     r"(?i)(?<!no[ _-])early[ _-]?stop"
     r"(?!\w{0,40}['\"]?\s?[ =:]\s?['\"]?(?:false|none|null|no|off|-?0)\b)"
     r"|(?<![a-z_])patience['\"]?[\s:=]{1,3}['\"]?[1-9]|validation scores don't improve"
-    r"|hasn't improved in [0-9]|(?<![a-z_])max[_-]episodes"
+    r"|hasn't improved in [0-9]"
 )
 
 

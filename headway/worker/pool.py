@@ -1,8 +1,8 @@
 """What the worker reads from Prefect of its work pool and its runs, and what it writes there."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from urllib.request import getproxies
@@ -34,7 +34,6 @@ IDS_A_QUESTION = 100
 _SCHEDULED = {"state": {"type": {"any_": [StateType.SCHEDULED]}}}
 _CONNECT_S = 2.0
 _PORTS = {"https": 443}
-_TURN_S = 0.5
 _LOOK_AGAIN_S = (1.0, 2.0)
 """A run is refused only if the server fails to send it each of these times, too."""
 
@@ -43,7 +42,7 @@ class PrefectPool:
     """One work pool of Prefect, as its worker on this node sees it.
 
     Attributes:
-        turn: Held during a pass over the queue, and by whoever must not come in between.
+        passing: Held during a pass over the queue, and by whoever must not come in between.
         queues: Names of the pool's work queues, as they were last read.
     """
 
@@ -53,23 +52,8 @@ class PrefectPool:
         self._reader = FlowRunReader(client)
         self._name = name
         self._flow_names: dict[UUID, str] = {}
-        self.turn = asyncio.Lock()
+        self.passing = asyncio.Lock()
         self.queues: frozenset[str] = frozenset()
-
-    @asynccontextmanager
-    async def passing(self) -> AsyncIterator[None]:
-        """Have the turn, or take it from who has waited for a slow server for `_TURN_S`.
-
-        No grant is to wait for Prefect. A state that it takes in later than that and that says that
-        a granted run waits is one that the janitors set right.
-        """
-        with anyio.move_on_after(_TURN_S) as wait:
-            await self.turn.acquire()
-        try:
-            yield
-        finally:
-            if not wait.cancelled_caught:
-                self.turn.release()
 
     async def is_reachable(self) -> bool:
         """Whether anybody listens at the server's address.

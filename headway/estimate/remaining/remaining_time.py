@@ -45,8 +45,6 @@ FREEDOM = 4.0
 _T_80 = float(stdtrit(FREEDOM, 0.9))
 OUTLASTED = 0.02
 """Of a run that has lasted longer than all but so many of those like it nothing is known."""
-STARTUP_AGAIN = 1 / 3
-"""Of what the first units took longer so much may have been before they began, unseen."""
 STALL_UNITS = 10.0
 """Without progress for so many expected reports a run may have stalled …"""
 STALL_PAUSES = 3.0
@@ -153,9 +151,7 @@ class RemainingTime:
         seen, rest = history.intervals(), self._units_left()
         if rest is None or len(seen.unit_s) == 0:
             return self._prior_alone(t_s)
-        after = self._after_left(waited_s if self._has_counted_as_usual else 0.0)
-        if after is None:
-            return self._prior_alone(t_s)
+        after = self._after_left(0.0) or _Left(0.0, 0.0, 0.0)
         left, total = rest.median, history.done + rest.median
         seen = without_report_at_begin(seen)
         usual = speed = _Speed.of(seen, total, left)
@@ -168,7 +164,7 @@ class RemainingTime:
         # The unit, or pause, that is under way has used up part of its time already.
         credit_s = min(waited_s, speed.report_s + speed.due_s, 0.9 * remaining_s)
         # Who does much before it counts may do as much when it has: nobody has seen it end yet.
-        before_s = history.began_s + STARTUP_AGAIN * speed.startup_s
+        before_s = history.began_s + speed.startup_s
         more_s = before_s if self._after is None else after.high
         # What takes longer than it should may take as long again.
         more_s += waited_s - credit_s
@@ -178,23 +174,16 @@ class RemainingTime:
         overdue = waited_s / usual.report_s if waited_s > usual.stall_s else 0.0
         return RemainingEstimate(remaining_s + after.median, low_s, high_s, overdue)
 
-    @property
-    def _has_counted_as_usual(self) -> bool:
-        """Whether nobody tells a total, and it has counted as much as runs like it."""
-        if self._usual is None or self._history.total is not None:
-            return False
-        return self._history.done >= 0.99 * math.exp(self._usual.mean)  # not every one is told
-
     def _after_left(self, waited_s: float) -> "_Left | None":
         """Seconds that it will go on after its last unit, *waited_s* after that.
 
-        None for one that has gone on for longer than those like it.
+        None where no run has taught it, or for one that has gone on for longer than those.
         """
-        return _left_of(self._after, waited_s) if self._after else _Left(0.0, 0.0, 0.0)
+        return _left_of(self._after, waited_s) if self._after else None
 
     def _after_all(self, t_s: float, waited_s: float) -> RemainingEstimate:
         """What is left after the last unit: its program may have ended, or do something else."""
-        rest = self._after_left(waited_s) if self._after else None
+        rest = self._after_left(waited_s)
         return RemainingEstimate(rest.median, *rest[::2]) if rest else self._prior_alone(t_s)
 
     def _prior_alone(self, t_s: float) -> RemainingEstimate:

@@ -37,6 +37,7 @@ def test_a_registration_that_broke_off_is_told_and_made_again(
         Daemon.start(daemon, ["sh", "-c", f"echo {' '.join(command)}; {ending}"], {})
 
     monkeypatch.setattr(Daemon, "start_python", register)
+    monkeypatch.setattr(registering, "_is_ours", lambda _: True)
     ending = "exit 1"
     with pytest.raises(StartFailed, match=r"blocks\.register.*register\.log"):
         registering.register(settings, lambda _: None)

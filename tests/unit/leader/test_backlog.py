@@ -58,6 +58,7 @@ def test_the_oldest_come_first_and_nobody_is_left_out(monkeypatch) -> None:
         assert ids == [name(at) for at in wanted]
         backlog.taken_in(part)
         known += ids
+        assert bool(backlog) == (len(known) < 7)
     assert part_of(backlog, known) == ([], [])
 
 

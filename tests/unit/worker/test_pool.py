@@ -134,28 +134,3 @@ def test_of_a_long_queue_the_server_sends_little_more_than_what_is_new(unknown, 
     found = asyncio.run(pool_of(prefect).new_runs(known, NOON, first_page=10))
     assert [run.id for run in found] == [run.id for run in prefect.runs[:unknown]]
     assert prefect.sent == sent
-
-
-@pytest.mark.parametrize("is_slow", [False, True])
-def test_a_pass_waits_for_no_page_that_the_server_does_not_take(is_slow, monkeypatch) -> None:
-    monkeypatch.setattr(pool_module, "_TURN_S", 0.01 if is_slow else 60.0)
-    pool, order = PrefectPool(Any, "gpu"), []
-
-    async def write_page() -> None:
-        async with pool.turn:
-            began.set()
-            await (passed.wait() if is_slow else asyncio.sleep(0.05))
-            order.append("page")
-
-    async def both() -> None:
-        page = asyncio.create_task(write_page())
-        await began.wait()
-        async with pool.passing():
-            order.append("pass")
-        passed.set()
-        await page
-        assert not pool.turn.locked()
-
-    began, passed = asyncio.Event(), asyncio.Event()
-    asyncio.run(asyncio.wait_for(both(), 60.0))
-    assert order == (["pass", "page"] if is_slow else ["page", "pass"])

@@ -153,7 +153,7 @@ def test_the_interval_of_a_drift_holds_four_in_five() -> None:
         rng = random.Random(seed)
         slope = (0.2, -0.15)[seed % 2] / 1000
         steps_s = [(1.0 + slope * i) * math.exp(rng.gauss(0.0, 0.05)) for i in range(1000)]
-        for seen in (200, 300, 400, 600, 900):  # before, its noise hides it
+        for seen in (100, 200, 400, 600, 900):
             left = after(steps_s[:seen], 1000)
             assert left.low_s is not None
             assert left.high_s is not None
@@ -267,18 +267,6 @@ def test_between_two_reports_the_clock_counts_down_by_one_step_at_most() -> None
     assert remaining.at(900.0).high_s > 190.0 + 690.0  # who is late so long may be as long again
 
 
-def test_the_interval_of_a_run_whose_speed_wanders_is_wider_than_that_of_a_steady_one() -> None:
-    def width(sd: float) -> float:
-        speeds = [math.exp(sd * each) for each in np.random.default_rng(1).standard_normal(20)]
-        steps_s = [speed for speed in speeds for _ in range(40)]
-        left = after(steps_s, 1600)
-        assert left.low_s is not None
-        assert left.high_s is not None
-        return math.log(left.high_s / left.low_s)
-
-    assert width(0.0) < 0.1 < width(0.2)
-
-
 def test_a_stall_is_noticed() -> None:
     remaining = follow(([1.0] * 49 + [20.0]) * 4, 400)
     ended_s = 4 * 69.0
@@ -304,7 +292,7 @@ def test_the_interval_holds_the_estimate_and_narrows() -> None:
         assert left.remaining_s is not None
         assert left.high_s is not None
         assert 0.0 < left.low_s < left.remaining_s < left.high_s
-        widths.append(left.high_s - left.low_s)
+        widths.append(left.high_s / left.low_s)
     assert widths == sorted(widths, reverse=True)
 
 
@@ -364,18 +352,6 @@ def test_what_comes_then_is_known_by_runs_like_it() -> None:
     remaining.update(60.0, 1, 10)  # that is what came after: of what comes then nothing was learnt
     remaining.update(70.0, 5, 10)
     assert remaining.at(70.0).remaining_s < 15.0
-
-
-def test_so_it_is_where_only_runs_like_it_tell_how_much_it_counts() -> None:
-    counts, law = NormalDist(math.log(10.0), 0.1), NormalDist(math.log(10.0), 0.3)
-    remaining = RemainingTime(after=law)
-    for done in range(1, 11):
-        remaining.update(2.0 * done, done, usual=counts)
-        left = remaining.at(2.0 * done)
-        assert left.low_s < 30.0 - 2.0 * done < left.high_s
-        assert left.remaining_s == pytest.approx(30.0 - 2.0 * done, rel=0.25)
-    assert remaining.at(25.0).remaining_s == pytest.approx(5.5, rel=0.25)
-    assert remaining.at(60.0).remaining_s is None
 
 
 def test_a_run_that_may_stop_early_is_told_by_how_many_runs_like_it_had() -> None:
