@@ -307,6 +307,9 @@ def say_past(
     machine: bool,
 ) -> None:
     """Replay the last *last_s* of this node's pool, and print what each change would have saved."""
+    if picture is not None:
+        from headway.views.charts import draw_past  # before all else: it may not be installed
+
     found = past_view(
         this_site(),
         last_s,
@@ -315,8 +318,6 @@ def say_past(
         report=lambda name: click.echo(f"replaying: {name}", err=True),
     )
     if picture is not None:
-        from headway.views.charts import draw_past
-
         picture.write_bytes(draw_past(found["options"]))
     if machine:
         print_json(found)
