@@ -161,5 +161,5 @@ def announce(
 
 def announced(ledger: Ledger) -> GatewayPlace | None:
     """Where other machines reach the site's gateway; None while it stays on its own machine."""
-    told = ledger.settings.get(GATEWAY)
+    told = ledger.settings.of((GATEWAY,)).get(GATEWAY)
     return GatewayPlace(**told) if told else None

@@ -144,7 +144,7 @@ def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_an
     assert head.until(run_id, "Completed", "Failed")["state"] == "Completed"
     assert head.show(run_id)["attempt"] == 1
 
-    run_id = head.submit(tmp_path, **job(MEET, "10", name="tougher"))
+    run_id = head.submit(tmp_path, **job(MEET, "30", name="tougher"))
     (rank,) = all_run(head, run_id, 2)["ranks"]
     status = three_nodes[rank["node"]]
     status.kill(_program(status, rank["run_id"]), signal.SIGKILL)

@@ -162,7 +162,7 @@ def test_the_second_run_asks_for_what_the_first_one_showed(
 def test_a_follower_that_is_killed_again_and_again_hands_in_each_run_once(
     site: LiveSite, tmp_path: Path
 ) -> None:
-    count = 'echo x >> "$HEADWAY_OUTPUTS/count"'
+    count = 'sleep 3; echo x >> "$HEADWAY_OUTPUTS/count"'
     runs = [
         submitted(site, tmp_path, name=f"n{at}", command=["sh", "-c", count]) for at in range(12)
     ]
