@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -195,8 +195,7 @@ def main() -> None:
     rows = read_jobs(data, name, given.estimates, GpuSharing.WHOLE)
     rows = rows[given.first : given.first + given.jobs]
     first_s = rows[0].submit_s
-    for row in rows:
-        object.__setattr__(row, "submit_s", row.submit_s - first_s)
+    rows = [replace(row, submit_s=row.submit_s - first_s) for row in rows]
     folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
     streams, threads, clusters = {}, [], []
     try:

@@ -49,6 +49,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "PREFECT_CLI_PROMPT": "false",
         # The server takes as long for a line as for many, and has those of all runs to take.
         "PREFECT_LOGGING_TO_API_BATCH_INTERVAL": "5",
+        _TOKENS: "true",
         # A page of another site may not read; the UI asks where it came from, by whichever of the
         # machine's names that was.
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": settings.api_url.removesuffix("/api"),
@@ -63,8 +64,6 @@ def site_environment(settings: Settings) -> dict[str, str]:
     # cost the server a query for each request.
     if secret := site_auth(settings):
         prefect |= {auth.CLIENT: secret, auth.SERVER: secret, _TOKENS: "false"}
-    else:
-        prefect[_TOKENS] = "true"
     # The executables beside this Python come first: `prefect` must be the tested one.
     path = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
     modules = [str(PROJECT), *filter(None, [env.get("PYTHONPATH")])]  # flows, blocks
