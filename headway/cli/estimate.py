@@ -18,6 +18,7 @@ from headway.cli.inputs import (
     read_job_file,
     read_traces,
     this_site,
+    with_folder,
     with_places,
 )
 from headway.cli.output import Columns, Json, as_json, print_json, print_rows, say
@@ -52,9 +53,8 @@ def estimate(
     """Say what a job would take, cost and need on each kind of node, and choose."""
     read = read_job_file(job_file, overrides)
     with open_client() as client, with_places(read):
-        found = client.estimate(
-            read.job.document(), budget=budget, deadline_s=deadline_s, prefer=prefer
-        )
+        job = with_folder(read.job.document(), job_file)
+        found = client.estimate(job, budget=budget, deadline_s=deadline_s, prefer=prefer)
     if plot is not None:
         from headway.views.charts import draw_options
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from headway.cli.output import say
+from headway.cli.output import Json, say
 from headway.errors import HeadwayError, InvalidInput
 from headway.units import format_size, parse_duration, parse_size
 
@@ -185,3 +185,11 @@ def read_traces(file: BinaryIO, source: str) -> "ImportedTraces":
     from headway.estimate.trace_files import parse
 
     return parse(read_data(file), Path(name_of(file)).name, source)
+
+
+def with_folder(job: Json, job_file: BinaryIO) -> Json:
+    """*job* whose working directory, if it has one, is found from here: it lies by its file."""
+    name = name_of(job_file)
+    if not job["workdir"] or name == "-":
+        return job
+    return job | {"workdir": str(Path(name).parent / job["workdir"])}

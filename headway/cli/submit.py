@@ -15,10 +15,10 @@ from headway.cli.arrays import array_of, tell_of
 from headway.cli.completion import NODE
 from headway.cli.inputs import (
     A_FILE,
-    name_of,
     open_client,
     overrides,
     read_job_file,
+    with_folder,
     with_places,
 )
 from headway.cli.output import (
@@ -125,7 +125,7 @@ def submit(
         overrides = (f"after={json.dumps({'run': after})}", *overrides)
     read = read_job_file(job_file, overrides)
     array = array_of(read, (*parameters, *more), at_most)
-    job = read.job.document()
+    job = with_folder(read.job.document(), job_file)
     with open_client() as client:
         with with_places(read):
             if dry_run:
@@ -137,7 +137,7 @@ def submit(
                 else:
                     _say_what_would_happen(view, 1 if array is None else array.size)
                 return
-            job = with_code(client, with_folder(job, job_file))
+            job = with_code(client, job)
             made = hand_in(client, job, array, key=key, **place)
         tell(client, made, watch=watch, machine=machine)
 
@@ -164,14 +164,6 @@ def tell(client: Client, made: Json, *, watch: bool, machine: bool) -> None:
                 say(f"once it runs, its page is {made['session']}")
     if watch:
         sys.exit(_watch(client, made, machine=machine))
-
-
-def with_folder(job: Json, job_file: BinaryIO) -> Json:
-    """*job* whose working directory, if it has one, is found from here: it lies by its file."""
-    name = name_of(job_file)
-    if not job["workdir"] or name == "-":
-        return job
-    return job | {"workdir": str(Path(name).parent / job["workdir"])}
 
 
 _SAID_LEFT = 4

@@ -21,7 +21,7 @@ import httpx
 from headway.client.connection import Connection, Json, path_part
 from headway.client.run import LOOK_EVERY_S, Run
 from headway.client.run_files import Output, OutputPlace, RunLog, opened_output, output_digest
-from headway.client.uploads import Told, put_data, send_code, with_code
+from headway.client.uploads import Told, as_if_sent, put_data, send_code, with_code
 from headway.clock import Clock, SystemClock
 from headway.code.folder import Sent
 from headway.credentials import Address, find_address
@@ -182,7 +182,7 @@ class Client:
         self, job: Mapping[str, Any], *, pool: str | None = None, queue: str | None = None
     ) -> Json:
         """What would become of *job* if it were handed in now; nothing is."""
-        body = {"job": dict(job), "pool": pool, "queue": queue}
+        body = {"job": as_if_sent(job), "pool": pool, "queue": queue}
         return self._gateway.document("POST", "/rehearsals", body)
 
     def estimate(
@@ -201,7 +201,8 @@ class Client:
             deadline_s: Seconds from now within which it must end.
             prefer: What the choice is best in: ``fastest`` or ``cheapest``.
         """
-        asked = {"job": dict(job), "budget": budget, "deadline_s": deadline_s, "prefer": prefer}
+        wishes = {"budget": budget, "deadline_s": deadline_s, "prefer": prefer}
+        asked = {"job": as_if_sent(job), **wishes}
         options: list[Json] = self._gateway.document("POST", "/estimates", asked)["options"]
         return options
 

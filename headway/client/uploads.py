@@ -130,6 +130,13 @@ def with_code(gateway: Connection, job: Mapping[str, Any], *, sent: Sent | None)
     return with_training({**job, "workdir": "", "code": code}, Path(str(workdir)))
 
 
+def as_if_sent(job: Mapping[str, Any]) -> Json:
+    """*job* with what `with_code` finds in the folder of its `workdir`; nothing is sent."""
+    folder = Path(str(job.get("workdir") or ""))
+    found = bool(job.get("workdir")) and folder.is_dir()
+    return with_training(dict(job), folder) if found else dict(job)
+
+
 def with_training(job: Json, folder: Path) -> Json:
     """*job* with what its code in *folder* tells of its training, where it does not say it.
 

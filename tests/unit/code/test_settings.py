@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.client.uploads import with_training
+from headway.client.uploads import as_if_sent, with_training
 from headway.code.settings import settings_of
 from headway.estimate.options import numbers_of
 from headway.model.job_text import job_from_document
@@ -198,6 +198,16 @@ def test_a_job_takes_what_was_found_and_what_it_says_itself_stays(tmp_path: Path
     said = {**job, "training": {"framework": "x", "settings": {"epochs": 5}}}
     assert with_training(said, tmp_path) == said
     assert job_from_document(said).configuration == {"epochs": 5.0}
+
+
+def test_what_is_only_asked_about_is_told_as_it_would_be_sent(tmp_path: Path) -> None:
+    write(tmp_path, c="epochs: 3\n")
+    job = {"name": "t", "python": "3", "command": ["python", "t.py", "c.yaml"]}
+    asked = as_if_sent(job | {"workdir": str(tmp_path)})
+    assert asked["training"]["settings"] == {"epochs": 3.0}
+    assert asked["workdir"] == str(tmp_path)  # nothing was sent
+    assert as_if_sent(job) == job
+    assert as_if_sent(job | {"workdir": "/not/there"}) == job | {"workdir": "/not/there"}
 
 
 def test_steps_of_something_else_than_the_training_are_no_total() -> None:
