@@ -57,7 +57,6 @@ class Quantity(click.ParamType[Any]):
 
 DURATION = Quantity("duration", parse_duration, "90d")
 """In seconds."""
-SOME_TIME = Quantity("duration", parse_duration, "30d", above_zero=True)
 SIZE = Quantity("size", parse_size, "500GiB")
 """In bytes."""
 SOME_SIZE = Quantity("size", parse_size, "24GiB", above_zero=True)

@@ -1,7 +1,7 @@
 """The command `replay`: a trace of jobs through the policy, on a simulated clock."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -9,7 +9,7 @@ from typing import BinaryIO
 import click
 from rich.progress import MofNCompleteColumn, Progress, TaskID, TimeRemainingColumn
 
-from headway.cli.inputs import A_FILE, OUTPUT, SOME_SIZE, SOME_TIME, name_of, read_data, this_site
+from headway.cli.inputs import A_FILE, SOME_SIZE, name_of, read_data
 from headway.cli.output import (
     Columns,
     Json,
@@ -28,7 +28,6 @@ from headway.replay.said_starts import SaidStarts
 from headway.replay.simulate import PolicyName, simulate
 from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
 from headway.units import format_duration
-from headway.views.past_document import past_view, saved_text
 
 _POLICIES = ("fifo", "easy", "conservative", "headway")
 _ALL = (
@@ -42,43 +41,11 @@ _ALL = (
 
 
 @click.command()
-@click.argument("trace", type=A_FILE, required=False)
-@click.option("--nodes", type=click.IntRange(1, 10_000), help="Nodes.")
-@click.option("--gpus", type=click.IntRange(1, 1024), help="GPUs on each node.")
-@click.option(
-    "--from-ledger",
-    is_flag=True,
-    help="In the place of a trace: what happened here, and what would have with other rules or "
-    "machines.",
-)
-@click.option(
-    "--last",
-    "last_s",
-    type=SOME_TIME,
-    default="30d",
-    show_default=True,
-    help="So far back in the ledger.",
-)
-@click.option(
-    "--more-gpus",
-    type=click.IntRange(0, 1024),
-    default=2,
-    show_default=True,
-    help="GPUs that are added, with --from-ledger.",
-)
-@click.option(
-    "--picture",
-    type=OUTPUT,
-    help="Write a PNG of what each change saves into this file, with --from-ledger.",
-)
+@click.argument("trace", type=A_FILE)
+@click.option("--nodes", type=click.IntRange(1, 10_000), required=True, help="Nodes.")
+@click.option("--gpus", type=click.IntRange(1, 1024), required=True, help="GPUs on each node.")
 @click.option(
     "--gpu-memory", type=SOME_SIZE, default="24GiB", show_default=True, help="Of each GPU."
-)
-@click.option(
-    "--host-memory",
-    type=SOME_SIZE,
-    help="That may be promised on each node, by the columns about it; headway is replayed with and "
-    "without lending what is idle of it.",
 )
 @click.option(
     "--policy",
@@ -124,15 +91,10 @@ _ALL = (
 @as_json
 def replay(
     *,
-    trace: BinaryIO | None,
-    nodes: int | None,
-    gpus: int | None,
-    from_ledger: bool,
-    last_s: float,
-    more_gpus: int,
-    picture: Path | None,
+    trace: BinaryIO,
+    nodes: int,
+    gpus: int,
     gpu_memory: int,
-    host_memory: int | None,
     policies: tuple[str, ...],
     estimates: str | None,
     sharing: str | None,
@@ -144,43 +106,30 @@ def replay(
     """Replay the jobs of TRACE on a cluster of equal nodes and say how long they wait.
 
     TRACE is a CSV file with the columns job_id, team, submit_s, duration_s,
-    gpus, gpu_memory_bytes, gpu_util_frac, user, recipe, user_limit_s, predicted_s,
-    predicted_high_s, host_memory_bytes, host_peak_bytes and preemptible. Learned
-    estimates start cold and learn from the jobs that have ended by then; --policy
-    all compares with the rivals.
+    gpus, gpu_memory_bytes, gpu_util_frac, user, recipe, user_limit_s, predicted_s and
+    predicted_high_s. Learned estimates start cold and learn from the jobs that have
+    ended by then; --policy all compares with the rivals.
     """
     settings = _settings(knobs, weights)
-    if from_ledger:
-        if trace is not None:
-            raise click.UsageError("give a trace or --from-ledger, not both")
-        say_past(last_s, more_gpus, settings.teams, picture, machine=machine)
-        return
-    if trace is None or nodes is None or gpus is None:
-        raise click.UsageError("give a trace with --nodes and --gpus, or --from-ledger")
-    shape = Shape(nodes, gpus, gpu_memory, host_memory or 0)
+    shape = Shape(nodes, gpus, gpu_memory)
     data, file_name = read_data(trace), Path(name_of(trace)).name
     documents: list[Json] = []
     for name, *default in _asked(policies):
         policy = PolicyName(name)
         told, shared = Estimates(estimates or default[0]), GpuSharing(sharing or default[1])
         rows = read_jobs(data, file_name, told, shared)
-        if not host_memory:
-            rows = [dataclasses.replace(row, host_memory_bytes=0) for row in rows]
-        ours = policy is PolicyName.HEADWAY
-        for lends in (False, True) if host_memory and ours else (settings.lend_host_memory,):
-            tried = dataclasses.replace(settings, lend_host_memory=lends)
-            said = SaidStarts(starts, told) if starts and ours else None
-            with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
-                task = bar.add_task(f"replay {policy}", total=len(rows))
-                report = partial(_advance, bar, task)
-                result = simulate(
-                    rows, shape, policy, shared, told, settings=tried, said=said, report=report
-                )
-            documents.append(document(result, policy, told, shared, tried, said=said))
+        said = SaidStarts(starts, told) if starts and policy is PolicyName.HEADWAY else None
+        with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+            task = bar.add_task(f"replay {policy}", total=len(rows))
+            report = partial(_advance, bar, task)
+            result = simulate(
+                rows, shape, policy, shared, told, settings=settings, said=said, report=report
+            )
+        documents.append(document(result, policy, told, shared, settings, said=said))
     if machine:
         print_json(documents)
     else:
-        _print(documents, about_lending=bool(host_memory))
+        _print(documents)
 
 
 def _asked(policies: tuple[str, ...]) -> list[tuple[str, str, str]]:
@@ -223,8 +172,8 @@ def _advance(bar: Progress, task: TaskID, ended: int) -> None:
     bar.update(task, completed=ended)
 
 
-def _print(documents: Sequence[Json], *, about_lending: bool) -> None:
-    print_rows(_COLUMNS | (_LENDING if about_lending else {}), documents)
+def _print(documents: Sequence[Json]) -> None:
+    print_rows(_COLUMNS, documents)
     for each in documents:
         if each["starts"] is not None:
             _say_starts(each["starts"])
@@ -253,11 +202,7 @@ def _print_groups(documents: Sequence[Json], key: str, heading: str) -> None:
     if len(groups) < 2:
         return
     say("")
-    named = [
-        f"{each['policy']}, {each['estimates']}, {each['sharing']}"
-        + (", lends" if each["lent"] else "")
-        for each in documents
-    ]
+    named = [f"{each['policy']}, {each['estimates']}, {each['sharing']}" for each in documents]
     alone = ["own share, first come"] if "first_come_wait_s" in groups[0] else []
     rows = []
     for at, group in enumerate(groups):
@@ -290,61 +235,4 @@ _COLUMNS: Columns = {
     "makespan": _lasts("makespan_s"),
     "stretch": lambda document: f"{document['mean_stretch']:.3f}",
     "promises kept": _kept,
-}
-_LENDING: Columns = {
-    "lends": lambda document: "yes" if document["lends"] else "no",
-    "lent": "lent",
-    "stopped": "stops",
-}
-
-
-def say_past(
-    last_s: float,
-    more_gpus: int,
-    weights: Mapping[str, TeamSettings],
-    picture: Path | None,
-    *,
-    machine: bool,
-) -> None:
-    """Replay the last *last_s* of this node's pool, and print what each change would have saved."""
-    if picture is not None:
-        from headway.views.charts import draw_past  # before all else: it may not be installed
-
-    found = past_view(
-        this_site(),
-        last_s,
-        more_gpus=more_gpus,
-        weights=dict(weights),
-        report=lambda name: click.echo(f"replaying: {name}", err=True),
-    )
-    if picture is not None:
-        picture.write_bytes(draw_past(found["options"]))
-    if machine:
-        print_json(found)
-        return
-    _say(found)
-
-
-def _say(found: Json) -> None:
-    was, ours = found["happened"], found["replayed"]
-    say(
-        f"{found['runs']} runs in {format_duration(found['span_s'])}: they waited "
-        f"{format_duration(was['mean_wait_s'])} in the mean, replayed "
-        f"{format_duration(ours['mean_wait_s'])}; {found['near_frac']:.0%} start within ten "
-        f"minutes of when they did, half of all within {format_duration(found['median_apart_s'])}"
-    )
-    if found["left_out"]:
-        say(f"{found['left_out']} more are left out: no node that is there now could hold them")
-    say("")
-    print_rows(_OPTIONS, found["options"])
-
-
-_OPTIONS: Columns = {
-    "with": "name",
-    "mean wait": lambda one: format_duration(one["mean_wait_s"]),
-    "longest": lambda one: format_duration(one["max_wait_s"]),
-    "GPUs used": lambda one: f"{one['utilisation_frac']:.0%}",
-    "saves": lambda one: f"{one['saved_h']:+.1f} h",
-    "cost": lambda one: "–" if one["cost"] is None else f"{one['cost']:.2f}",
-    "saved for the cost": lambda one: saved_text(one) if one["saved_h"] > 0 else "–",
 }

@@ -216,19 +216,6 @@ class RunReads(Repository):
                 if took and took.runtime_s
             }
 
-    def held_since(self, since: datetime, pool: str) -> list[RunRecord]:
-        """Every run of *pool* that had its place at that moment or later, by submission."""
-        return self._found(
-            select(RunRow)
-            .where(
-                RunRow.pool == pool,
-                col(RunRow.gang_id).is_(None),
-                col(RunRow.claimed_at).is_not(None),
-                col(RunRow.ended_at).is_(None) | (col(RunRow.ended_at) > since),
-            )
-            .order_by(col(RunRow.submitted_at), "run_id")
-        )
-
     def counts(self) -> dict[RunState, int]:
         """How many runs are in each state."""
         with self._database.reading() as session:

@@ -50,7 +50,7 @@ class History:
             self._of_recipe[row.recipe].appendleft(
                 Trace(
                     network="",
-                    gpu_type=_type(row),
+                    gpu_type=_GPU,
                     gpus=row.gpus,
                     batch_size=None,
                     runtime_s=runtime_s,
@@ -76,7 +76,7 @@ class History:
     def _said(self, row: TraceJob) -> Prediction:
         """The prediction of a site's `Forecaster`, by the same functions."""
         recent = self._of_recipe[row.recipe] if row.recipe else ()
-        asked = Configuration(gpu_type=_type(row), gpus=max(row.gpus, 1), recipe=row.recipe)
+        asked = Configuration(gpu_type=_GPU, gpus=row.gpus, recipe=row.recipe)
         limit_s = row.limit_s if 0.0 < row.limit_s < math.inf else None
         said = said_of(asked, Prediction(), list(recent), limit_s=limit_s)
         if said.learnt is not None:
@@ -84,11 +84,6 @@ class History:
         if self._new > len(self._ended) // _REFIT:
             self._usual, self._new = Usual(self._ended), 0
         return instead_of_prior(said, self._usual.of(kind_of_row(row)))
-
-
-def _type(row: TraceJob) -> str:
-    """What a site calls where *row* runs; it tells no GPUs of a trace apart."""
-    return _GPU if row.gpus else "cpu"
 
 
 def kind_of_row(row: TraceJob) -> Kind:

@@ -35,8 +35,6 @@ def document(
     while at least one job is on it, against all GPUs from the first
     submission to the last end. A team's first-come wait is what its jobs would
     wait on its part of the GPUs by weight, without order, gaps or other teams.
-    Lent counts the jobs that ran in memory of others, stops how often one of
-    them had to leave and began anew.
     """
     jobs = result.jobs
     submit = np.array([job.trace.submit_s for job in jobs])
@@ -54,7 +52,6 @@ def document(
         "policy": str(policy),
         "estimates": str(estimates),
         "sharing": str(sharing),
-        "lends": settings.lend_host_memory,
         "jobs": len(jobs),
         "mean_wait_s": float(wait.mean()),
         "median_wait_s": float(np.median(wait)),
@@ -67,8 +64,6 @@ def document(
         "utilisation_frac": result.busy_gpu_s / capacity_gpu_s if capacity_gpu_s else 0.0,
         "makespan_s": makespan_s,
         "mean_stretch": float(stretch.mean()) if ran.any() else 1.0,
-        "lent": sum(job.ask.lent or job.stops > 0 for job in jobs),
-        "stops": sum(job.stops for job in jobs),
         "promises": len(late),
         "promises_broken": sum(each > KEPT_S for each in late),
         "latest_s": max(late, default=0.0),
@@ -117,7 +112,7 @@ def _first_come_waits(result: Result, settings: PolicySettings) -> dict[str, flo
         for trace in (job.trace for job in result.jobs if job.trace.team == team):
             backlog_s = max(backlog_s - rate * (trace.submit_s - at_s), 0.0)
             at_s = trace.submit_s
-            waits.append(backlog_s / rate if rate else 0.0)  # without GPUs nobody waits for any
+            waits.append(backlog_s / rate)
             backlog_s += trace.duration_s * trace.gpus
         found[team] = float(np.mean(waits))
     return found

@@ -103,16 +103,15 @@ def simulate(
     done = 0
     while done < len(rows):
         arrival_s = rows[len(jobs)].submit_s if len(jobs) < len(rows) else math.inf
-        now_s = min(arrival_s, cluster.next_end_s(), cluster.next_known_s())
+        now_s = min(arrival_s, cluster.next_end_s())
         cluster.advance(now_s)
         over = cluster.ended()
-        known_uses = cluster.known()
         for job in over:
             line.ended(job.ask, now_s)
             history.ended(job.trace, now_s - job.start_s)
             if said is not None:
                 said.ended(job, now_s)
-        look, known = bool(over) or known_uses, len(jobs)
+        look, known = bool(over), len(jobs)
         while len(jobs) < len(rows) and rows[len(jobs)].submit_s <= now_s:
             row = rows[len(jobs)]
             job = to_job(
@@ -122,7 +121,6 @@ def simulate(
                 shape=shape,
                 sharing=sharing,
                 utilisation_limit=limit,
-                lends=settings.lend_host_memory,
             )
             jobs.append(job)
             line.add(job.ask)
@@ -139,11 +137,8 @@ def simulate(
 
 
 def _decide(line: Policy, cluster: Cluster, jobs: Sequence[Job]) -> None:
-    """Who starts now; who has borrowed memory that is needed so joins the queue again."""
+    """Who starts now."""
     for outcome in line.decide(cluster.board, cluster.now_s):
         job = jobs[int(outcome.ask.run_id)]
         job.ask = outcome.ask
         cluster.started(job, outcome.start)
-    for job in cluster.stopped():
-        line.ended(job.ask, cluster.now_s)
-        line.add(job.ask)

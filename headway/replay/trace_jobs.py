@@ -62,15 +62,6 @@ class TraceJob:
     """Median and upper quantile of its runtime, where the file gives them."""
     user: str = ""
     recipe: str = ""
-    host_memory_bytes: int = 0
-    """On each node."""
-    cpus: float = 0.0
-    whole: bool = False
-    """It shares its GPU with nobody, although it takes one only."""
-    host_peak_bytes: int = 0
-    """What it really uses of its host memory; 0 where nobody knows, then it is all of it."""
-    preemptible: bool = False
-    """It may be stopped for others, and begins anew then."""
 
 
 class JobRow(BaseModel):
@@ -88,9 +79,6 @@ class JobRow(BaseModel):
     user_limit_s: _Amount = 0.0
     predicted_s: _Amount = 0.0
     predicted_high_s: _Amount = 0.0
-    host_memory_bytes: _Amount = 0.0
-    host_peak_bytes: _Amount = 0.0
-    preemptible: Annotated[int, Field(ge=0, le=1)] = 0
 
 
 def read_jobs(data: bytes, name: str, estimates: Estimates, sharing: GpuSharing) -> list[TraceJob]:
@@ -115,7 +103,6 @@ def read_jobs(data: bytes, name: str, estimates: Estimates, sharing: GpuSharing)
     if estimates is Estimates.GIVEN:
         needed += ["predicted_s", "predicted_high_s"]
     optional = ["job_id", "team", "user", "recipe"]
-    optional += ["host_memory_bytes", "host_peak_bytes", "preemptible"]
     if "user_limit_s" not in needed:
         optional += ["user_limit_s"]
     hint = f" (for --estimates {estimates} --sharing {sharing})"
@@ -148,7 +135,4 @@ def _job(row: JobRow, job_id: str, first_s: float) -> TraceJob:
         predicted_s=(row.predicted_s, row.predicted_high_s),
         user=row.user,
         recipe=row.recipe,
-        host_memory_bytes=int(row.host_memory_bytes),
-        host_peak_bytes=int(row.host_peak_bytes),
-        preemptible=bool(row.preemptible),
     )

@@ -191,29 +191,6 @@ def draw_usage(rows: Sequence[Mapping[str, Any]]) -> bytes:
     return png_of(figure, dpi=110)
 
 
-def draw_past(found: Sequence[Mapping[str, Any]]) -> bytes:
-    """PNG: the hours of waiting that each change would have saved, or cost; the best on top.
-
-    Args:
-        found: Options as `past_document.past_view` has them, in their order.
-    """
-    figure, axes = _one_chart(8.0, 1.2 + 0.4 * max(len(found), 1))
-    axes.set_xlabel("Hours of waiting that it saves, all runs together")
-    axes.grid(alpha=0.3, axis="x")
-    best_last = list(found)[::-1]
-    saved = [one["saved_h"] for one in best_last]
-    colours = ["tab:green" if each > 0 else "tab:red" for each in saved]
-    bars = axes.barh(range(len(saved)), saved, color=colours)
-    prices = [one["cost"] for one in best_last]
-    costs = ["" if each is None else "free" if not each else f"costs {each:.2f}" for each in prices]
-    axes.bar_label(bars, costs, padding=3, fontsize=8)
-    names = [label(one["name"], 60) for one in best_last]
-    axes.set_yticks(range(len(saved)), names)
-    axes.axvline(0.0, color="black", linewidth=0.8)
-    axes.margins(x=0.15)
-    return png_of(figure, dpi=110)
-
-
 def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:
     """PNG: each option with a predicted runtime, its interval, and the Pareto set joined.
 

@@ -11,7 +11,7 @@ SIZE = ["--nodes", "1", "--gpus", "8"]
 KEYS = {
     "policy", "estimates", "sharing", "jobs", "mean_wait_s", "median_wait_s", "p95_wait_s",
     "max_wait_s", "mean_completion_s", "mean_bounded_slowdown", "utilisation_frac", "makespan_s",
-    "mean_stretch", "lends", "lent", "stops", "promises", "promises_broken", "latest_s", "starts",
+    "mean_stretch", "promises", "promises_broken", "latest_s", "starts",
     "by_gpus", "by_user",
     "by_team",
 }  # fmt: skip

@@ -19,14 +19,6 @@ def test_the_recipe_speaks_where_it_has_run() -> None:
     assert told.gpu_util_frac < 0.2
 
 
-def test_jobs_without_gpus_speak_of_each_other() -> None:
-    """The replay of a site's own past ended in a traceback where one of them had ended."""
-    history = History(Estimates.LEARNED)
-    history.ended(job("old", 0, 600, gpus=0, recipe="trees"), 700.0)
-    asked = job("new", 0, 1, gpus=0, recipe="trees")
-    assert 690 < history.told(asked).median_s < 710
-
-
 def test_without_a_recipe_those_of_its_size_and_limit_speak() -> None:
     history = History(Estimates.LEARNED)
     for _ in range(5):

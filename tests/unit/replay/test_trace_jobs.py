@@ -3,14 +3,11 @@ from typing import Any
 import pytest
 
 from headway.errors import InvalidInput
-from headway.model.node import Capacity, Node
 from headway.policy.settings import PolicySettings
-from headway.replay.cluster import Machines
 from headway.replay.history import History
 from headway.replay.metrics import document
-from headway.replay.simulate import PolicyName, Result, simulate
+from headway.replay.simulate import PolicyName, Result
 from headway.replay.trace_jobs import Estimates, GpuSharing, TraceJob, read_jobs
-from headway.units import GIB
 from tests.unit.replay.traces import job, run
 
 HEADER = (
@@ -96,16 +93,6 @@ def figures(result: Result) -> dict[str, Any]:
     return document(result, PolicyName.FIFO, Estimates.PERFECT, GpuSharing.WHOLE, PolicySettings())
 
 
-def test_a_site_without_gpus_has_figures_too() -> None:
-    machines = Machines.of([Node("a", "gpu", Capacity(2.0, 8 * GIB, ()))])
-    rows = [job(name, 0, 10, gpus=0, gpu_memory_bytes=0) for name in "ab"]
-    result = simulate(
-        rows, machines, PolicyName.HEADWAY, GpuSharing.HEADWAY, Estimates.GIVEN,
-        settings=PolicySettings(),
-    )  # fmt: skip
-    assert [each["first_come_wait_s"] for each in figures(result)["by_team"]] == [0.0]
-
-
 def test_the_figures() -> None:
     rows = [job("a", 0, 100, 2), job("b", 0, 4, 2), job("c", 10, 200, 2)]
     result = run(rows, "fifo", "whole")
@@ -114,7 +101,6 @@ def test_the_figures() -> None:
         "policy": "fifo",
         "estimates": "perfect",
         "sharing": "whole",
-        "lends": True,
         "jobs": 3,
         "mean_wait_s": 0.0,
         "median_wait_s": 0.0,
@@ -125,8 +111,6 @@ def test_the_figures() -> None:
         "utilisation_frac": pytest.approx(608 / (4 * 210)),
         "makespan_s": 210.0,
         "mean_stretch": 1.0,
-        "lent": 0,
-        "stops": 0,
         "promises": 0,
         "promises_broken": 0,
         "latest_s": 0.0,
