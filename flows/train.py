@@ -79,11 +79,8 @@ def stage_data(attempt: Attempt) -> None:
         logger.info("code: %d files, %s, of which %s were brought here", files, size, fetched)
     for name, each in staged.items():
         how = "was in the cache" if each.from_cache else "copied"
-        near = (f", {format_size(n)} of it from node {x}" for x, n in each.peer_bytes.items())
         size = format_size(each.size_bytes)
-        logger.info("data set %s: %s, %s%s", name or each.path.name, size, how, "".join(near))
-        for left in each.peers_left:
-            logger.warning("%s", left)
+        logger.info("data set %s: %s, %s", name or each.path.name, size, how)
 
 
 @step("admit")

@@ -33,7 +33,6 @@ from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process.programs import ProcessRuntime
 from headway.settings import Settings, read_settings, service_of
 from headway.staging.cache import DataCache
-from headway.staging.peers import Peers
 from headway.staging.reader import Credentials, Reader, UserReader, no_secret
 from headway.staging.rules import SourceRules
 from headway.staging.upload_chunks import UploadChunks
@@ -282,7 +281,6 @@ class Site:
         self,
         user: str,
         policy: ContainerPolicy,
-        peers: Peers | None = None,
         secret: Callable[[str], object] = no_secret,
     ) -> DataCache:
         """The same for *user*, as whom *policy* lets data be read; the copies are its alone.
@@ -291,15 +289,15 @@ class Site:
         """
         credentials = Credentials(policy.data_stores, self._store_url, secret)
         reader = UserReader(as_ids(user), self._source_rules(policy), credentials)
-        return self.cache_reading(reader, peers)
+        return self.cache_reading(reader)
 
     @property
     def _store_url(self) -> str:
         url = self.settings.store_url
         return "" if url is None else url.get_secret_value()
 
-    def cache_reading(self, reader: Reader, peers: Peers | None = None) -> DataCache:
-        """The same, of which *reader* gives what is not there, and *peers* some of it nearer."""
+    def cache_reading(self, reader: Reader) -> DataCache:
+        """The same, of which *reader* gives what is not there."""
         budget_bytes = self.node_settings.cache_budget
         has_several = len(self.ledger.team_uids.all()) > 1
         return DataCache(
@@ -309,7 +307,6 @@ class Site:
             index=self.ledger.staged,
             node=self.settings.node,
             reader=reader,
-            peers=peers,
         )
 
     def _source_rules(self, policy: ContainerPolicy) -> SourceRules:

@@ -319,4 +319,4 @@ def node_record(row: NodeRow, key: str = "") -> NodeRecord:
     reserve = Reserve(row.reserve_cpus, row.reserve_host_memory_bytes)
     ports = row.ports or NodePorts()
     node = record(Node, row, capacity=capacity, reserve=reserve, ports=ports)
-    return record(NodeRecord, row, node=node, worker_token=key, sets_key=row.worker_token)
+    return record(NodeRecord, row, node=node, worker_token=key)

@@ -28,8 +28,6 @@ class NodeRecord:
     """Where its worker serves the files of its runs; empty while it does not."""
     files_certificate: str = ""
     """The one that it shows there, as PEM; empty where it shows none."""
-    sets_key: str = ""
-    """By which it knows other nodes that ask for data sets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Which data sets lie on which node, and which runs still need them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import timedelta
 from itertools import groupby
 from operator import itemgetter
 
@@ -14,12 +13,9 @@ from headway.ledger.columns import insert_new, now
 from headway.ledger.database import Repository
 from headway.ledger.fences import may_step, step_lost
 from headway.ledger.run_rows import run_row
-from headway.ledger.tables import NodeRow, StagedRow, StagedUseRow, StagingRow
+from headway.ledger.tables import StagedRow, StagedUseRow, StagingRow
 from headway.model.lease import Fence
-from headway.model.staged import CacheUse, HeldSet, StagedSet, Staging
-
-_REPORTS_S = 60.0
-"""A node whose worker was not heard of for so long is not asked for what it has."""
+from headway.model.staged import CacheUse, StagedSet, Staging
 
 
 class Staged(Repository):
@@ -62,26 +58,11 @@ class Staged(Repository):
             session.exec(delete(StagedRow).where(*itself))
             return True
 
-    def held(self, keys: Collection[str], *, besides: str) -> list[HeldSet]:
-        """The sets of these keys in the caches of other nodes than *besides* that hand them out."""
-        with self._database.reading() as session:
-            heard = now(session) - timedelta(seconds=_REPORTS_S)
-            query = (
-                select(StagedRow)
-                .join(NodeRow, col(NodeRow.name) == col(StagedRow.node))
-                .where(col(StagedRow.key).in_(keys), StagedRow.node != besides)
-                .where(NodeRow.files_url != "", col(NodeRow.removed_at).is_(None))
-                .where(col(NodeRow.heartbeat_at) >= heard)
-                .order_by("node", "key")
-            )
-            return [record(HeldSet, row) for row in session.exec(query)]
-
     def note(self, fence: Fence, staging: Staging) -> None:
         """Keep how a data set came to the node; what was kept of it first counts.
 
-        Whoever takes over from a process that died finds it there, which was no hit. But which
-        files the parts were cut from is as it is now, since the source may have changed meanwhile;
-        and what an attempt that went to another node after all had on the first is replaced.
+        Whoever takes over from a process that died finds it there, which was no hit. What an
+        attempt that went to another node after all had on the first is replaced.
 
         Raises:
             LeaseLost: Another attempt or another lease has the run.
@@ -94,9 +75,7 @@ class Staged(Repository):
             if insert_new(session, row):
                 return
             kept = session.get_one(StagingRow, (fence.run_id, staging.attempt, staging.name))
-            if kept.node == staging.node:
-                kept.listing = staging.listing
-            else:
+            if kept.node != staging.node:
                 session.merge(row)
 
     def of_run(self, run_id: str) -> Sequence[Staging]:
@@ -109,7 +88,6 @@ class Staged(Repository):
         size, there = func.sum(StagingRow.size_bytes), col(StagingRow.was_there)
         with self._database.reading() as session:
             came = select(StagingRow.node, there, func.count(), size)
-            near = select(StagingRow.node, func.sum(StagingRow.peer_bytes))
             held = select(StagedRow.node, func.count(), func.sum(StagedRow.size_bytes))
             found: dict[str, CacheUse] = {}
             for node, sets, held_bytes in session.exec(held.group_by(StagedRow.node)):
@@ -118,8 +96,6 @@ class Staged(Repository):
                 words = ("hits", "hit_bytes") if hit else ("copies", "copied_bytes")
                 counted = dict(zip(words, (times, int(amount or 0)), strict=True))
                 found[node] = replace(found.get(node, CacheUse()), **counted)
-            for node, near_bytes in session.exec(near.group_by(StagingRow.node)):
-                found[node] = replace(found[node], peer_bytes=int(near_bytes or 0))
             return found
 
     def list(self, node: str) -> list[StagedSet]:

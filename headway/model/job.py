@@ -192,10 +192,7 @@ class TrainingJob(Part):
     @property
     def declared_data_bytes(self) -> int | None:
         """What its data sets take on a node; None without any, or where it does not say that."""
-        sizes = [
-            each.size // self.nodes if each.size and each.shard else each.size
-            for each in self.data.values()
-        ]
+        sizes = [each.size for each in self.data.values()]
         known = [size for size in sizes if size is not None]
         return sum(known) if sizes and len(known) == len(sizes) else None
 

@@ -116,15 +116,6 @@ class Dataset(Part):
     """Checked after the copy; wrong data never trains."""
     size: AnySize | None = None
     """Its size if you know it; measured while staging otherwise."""
-    shard: Annotated[str, choice("node")] | None = None
-    """node: each node of the job has a part of its files only. Left out: all."""
-
-    @model_validator(mode="after")
-    def _parts_have_no_sum(self) -> Self:
-        if self.shard is not None and self.sha256 is not None:
-            allowed = "leave it out, since shard is given: no node has all that it is the sum of"
-            raise Refused(allowed, "sha256")
-        return self
 
 
 class Resources(Part):

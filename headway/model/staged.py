@@ -17,16 +17,6 @@ class StagedSet:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldSet:
-    """A data set in the cache of a node whose worker hands it to other nodes."""
-
-    node: str
-    key: str
-    sha256: str
-    """As `headway.staging.manifest.digest` says; by the ledger, not by the node's word."""
-
-
-@dataclass(frozen=True, slots=True)
 class Staging:
     """How a data set came to the node of an attempt."""
 
@@ -39,12 +29,6 @@ class Staging:
     took_s: float
     was_there: bool
     """In the node's cache: nothing was copied."""
-    listing: str = ""
-    """Names the files of all of which the node has a part; empty where it has all."""
-    from_nodes: str = ""
-    """Other nodes from whose caches some of it was copied, such as ``b, c``."""
-    peer_bytes: int = 0
-    """How much of it that was; the rest came from its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,5 +42,3 @@ class CacheUse:
     hit_bytes: int = 0
     copies: int = 0
     copied_bytes: int = 0
-    peer_bytes: int = 0
-    """Of those that were copied, what came from other nodes and not from the source."""

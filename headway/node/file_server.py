@@ -1,7 +1,5 @@
 """Serves the files of this node's runs to the site's gateway, which shows them to people.
 
-What its cache has of data sets it hands to the site's other nodes (`SetAnswers`).
-
 A thread of the worker with a loop of its own. On a site of one machine it listens on loopback;
 where other machines are, on the node's address, with a certificate that is made at each start
 and that the ledger hands to the gateway. Each request is signed with the worker's token, which
@@ -9,7 +7,6 @@ is in the ledger too: nothing else on the network is answered.
 """
 
 import heapq
-import json
 import logging
 import re
 import socket
@@ -17,86 +14,22 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-import anyio
 import uvicorn
 from starlette.datastructures import Headers, QueryParams
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headway.durable import replace_file
 from headway.errors import InvalidInput, LedgerError, PortClosed, RunUnknown
-from headway.model.access import token_digest
-from headway.model.run_file import EXPIRES, NONCE, name_from, why_refused
+from headway.model.run_file import EXPIRES, NONCE, why_refused
 from headway.node.certificate import own_certificate
-from headway.node.file_answers import (
-    ASKING,
-    DOWNLOADED,
-    ClosingResponse,
-    FileAnswers,
-    FileRequest,
-    missing,
-)
+from headway.node.file_answers import ASKING, FileAnswers, FileRequest
 from headway.node.protocols import bounds, listening
 from headway.node.run_ports import CLOSED, RunExec, commanded, connect, reason, relay
-from headway.node.shares import WHOSE, in_thread
-from headway.run.outputs import open_output
-from headway.run.peers import SETS
+from headway.node.shares import WHOSE
 from headway.run.rendezvous import own_address
-from headway.settings import Settings
 from headway.site import Site
-from headway.staging.manifest import DATA, Manifest
-
-_KEY = re.compile(r"[0-9a-f]{64}")
-_MOST_SETS_AT_ONCE = 16
-"""More nodes are not answered at once: they have the source, too."""
-
-
-class SetAnswers:
-    """Answers for one home."""
-
-    def __init__(self, settings: Settings) -> None:
-        """For the cache of *settings*."""
-        self._sets = settings.cache_dir / "sets"
-        self._sending = 0
-        self._reading = anyio.CapacityLimiter(4)
-
-    async def serve(self, what: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer to ``KEY``, a list of files, or ``KEY/`` and the address of one of them."""
-        self._sending += 1
-        try:
-            await (await self._answer(what))(scope, receive, send)
-        finally:
-            self._sending -= 1
-
-    async def _answer(self, what: str) -> Response:
-        if self._sending > _MOST_SETS_AT_ONCE:
-            return JSONResponse({"detail": f"{_MOST_SETS_AT_ONCE} others are answered"}, 503)
-        key, _, href = what.partition("/")
-        if _KEY.fullmatch(key) is None:
-            return missing("no such data set")
-        if not href:
-            return await in_thread(_list, self._sets / key)
-        name = name_from(href)
-        if name is None:
-            return missing("no such file")
-        try:
-            # As an output of a run's: without an engine, a program may write there.
-            opened = await in_thread(open_output, self._sets / key, name, DATA)
-        except OSError:
-            return missing("no such file")
-        headers = {"Content-Length": str(opened.file.size_bytes), **DOWNLOADED}
-        return ClosingResponse(opened, 0, self._reading, status_code=200, headers=headers)
-
-
-def _list(folder: Path) -> Response:
-    manifest = Manifest.read(folder)
-    if manifest is None or not manifest.hashes:
-        return missing("no such data set, or its files have no hashes")
-    rows = zip(manifest.files, manifest.hashes, strict=True)
-    files = [[each.name, each.size_bytes, sha256] for each, sha256 in rows]
-    return Response(json.dumps({"files": files}), media_type="application/json")
-
 
 _MOST = 50_000
 """Ten megabytes."""
@@ -141,8 +74,7 @@ _LOOPBACK = "127.0.0.1"
 def files_app(site: Site, *, key: str) -> ASGIApp:
     """The application for the node of *site*; *key* signs what it answers."""
     node, clock, answers = site.settings.node, site.clock, FileAnswers(site.settings, site.clock)
-    once, execs, sets = Once(), RunExec(site), SetAnswers(site.settings)
-    sets_key = token_digest(key)  # other nodes know it, and not *key*
+    once, execs = Once(), RunExec(site)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -151,8 +83,7 @@ def files_app(site: Site, *, key: str) -> ASGIApp:
         target = f"{raw}?{query}" if query else raw
         method = scope.get("method", "GET")  # uvicorn is told that there is no lifespan
         now_s = clock.now().timestamp()
-        fits = sets_key if raw.startswith(SETS) else key
-        why = why_refused(fits, node, method, target, headers, now_s=now_s)
+        why = why_refused(key, node, method, target, headers, now_s=now_s)
         if not why and not once.take(headers[NONCE], int(headers[EXPIRES])):
             why = "it was answered before"
         if scope["type"] == "websocket":
@@ -161,9 +92,6 @@ def files_app(site: Site, *, key: str) -> ASGIApp:
                 await _executed(client, execs, found[1])
             else:
                 await _relayed(client, site, raw, why)
-            return
-        if not why and method == "GET" and raw.startswith(SETS):
-            await sets.serve(raw.removeprefix(SETS), scope, receive, send)
             return
         if why or method not in ("GET", "HEAD") or not raw.startswith(PREFIX):
             answer = JSONResponse({"detail": why or "no such address"}, 403 if why else 404)

@@ -27,7 +27,7 @@ from headway.run.environment import Environment, environment_of
 from headway.run.environment_pruning import prune_environments
 from headway.run.follow import Follower, Listener
 from headway.run.followed import Followed
-from headway.run.gang_folder import forget_gang_folder, tell, why_parts_differ
+from headway.run.gang_folder import forget_gang_folder, tell
 from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
 from headway.run.kept_files import keep_new_files
 from headway.run.memory_growth import MemoryGrowth
@@ -211,8 +211,6 @@ class Attempt(NodeAttempt):
                 found = wait_for_ranks(self.site, meeting, late)
             if isinstance(found, Exit):
                 return found
-            if (differ := why_parts_differ(self)) is not None:
-                return differ
             self.meeting = found or meeting
         if self.is_rank and not self.job.launch.gathers:
             return None

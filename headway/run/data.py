@@ -9,10 +9,8 @@ from headway.model.container_policy import ContainerPolicy
 from headway.model.job_parts import Dataset, data_field
 from headway.model.staged import Staging
 from headway.run.here import NodeAttempt
-from headway.run.peers import NodePeers
 from headway.run.uploads import UploadReader
 from headway.staging.cache import DataCache, StagedDataset
-from headway.staging.shard import Part
 
 
 def stage_data(
@@ -36,30 +34,15 @@ def stage_data(
         if limit_s is not None:
             limit_s = max(0.0, limit_s - spent_s)
         with _of_data(name):
-            staged = cache.stage(
-                dataset,
-                attempt.run_id,
-                progress=progress,
-                limit_s=limit_s,
-                part=_part(attempt) if dataset.shard else None,
-            )
+            staged = cache.stage(dataset, attempt.run_id, progress=progress, limit_s=limit_s)
         attempt.datasets[name] = staged
         took_s = clock.monotonic_s() - from_s
         spent_s += took_s
         size, there = staged.size_bytes, staged.from_cache
-        listing = staged.shard.listing if staged.shard else ""
-        near = ", ".join(sorted(staged.peer_bytes)), sum(staged.peer_bytes.values())
         here = site.settings.node
-        note = Staging(attempt.number, name, here, dataset.uri, size, took_s, there, listing, *near)
+        note = Staging(attempt.number, name, here, dataset.uri, size, took_s, there)
         site.ledger.staged.note(attempt.fence, note)
     return attempt.datasets
-
-
-def _part(attempt: NodeAttempt) -> Part:
-    """Which part of data it has that is divided among the nodes of its gang."""
-    if attempt.meeting is None:
-        return Part(0, attempt.job.nodes)
-    return Part(attempt.meeting.rank, attempt.meeting.nodes)
 
 
 def _cache_of(
@@ -72,7 +55,7 @@ def _cache_of(
     site = attempt.site
     if upload_name(dataset.uri) is not None:
         return site.cache_reading(UploadReader(site, attempt.job.team, attempt.user))
-    return site.cache_for(attempt.user, policy, NodePeers(site), secret)
+    return site.cache_for(attempt.user, policy, secret)
 
 
 @contextmanager

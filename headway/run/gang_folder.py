@@ -19,7 +19,6 @@ from headway.home import GANG_FOLDER, have_passable
 from headway.ledger.gang_asks import MOST_ASKS, GangAsk
 from headway.model.launch import filled, host_file, joined, open_mpi_network, tf_config
 from headway.model.node import FREE_PORTS
-from headway.model.run import Exit, ExitKind
 from headway.pinning import LOOPBACK
 from headway.run.here import NodeAttempt
 from headway.run.rendezvous import Meeting
@@ -142,36 +141,6 @@ def forget_gang_folder(attempt: NodeAttempt) -> None:
         for folder in (gang_folder(attempt), asks_folder(attempt)):
             with suppress(OSError):  # it goes with the run's folder
                 remove(folder)
-
-
-def why_parts_differ(attempt: NodeAttempt) -> Exit | None:
-    """Why a gang whose parts are all ready does not start: they were cut from other files.
-
-    Some would be in two parts then, or in none, and nobody would see it. Each part asks before it
-    starts: one whose process died may have brought its data once more since rank 0 asked.
-    """
-    if not any(each.shard for each in attempt.job.data.values()):
-        return None
-    ledger, meeting = attempt.site.ledger, attempt.meeting
-    gang_id = attempt.run_id if meeting is None else meeting.gang_id
-    notes = [
-        note
-        for run in (ledger.runs.get(gang_id), *ledger.runs.ranks(gang_id, attempt.number))
-        for note in ledger.staged.of_run(run.run_id)
-        if note.attempt == run.attempt and note.listing
-    ]
-    first = {note.name: note for note in reversed(notes)}
-    for note in notes:
-        other = first[note.name]
-        if note.listing != other.listing:
-            return Exit(
-                ExitKind.REFUSED,
-                None,
-                f"data set {note.name or note.uri}: node {note.node} found other files or sizes "
-                f"than node {other.node}, so their parts do not make up one whole; have the same "
-                "files on all nodes, and nobody write to them meanwhile",
-            )
-    return None
 
 
 class GangPost:

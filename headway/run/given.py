@@ -16,7 +16,7 @@ from headway.runtime import secretfiles
 from headway.runtime.port import BindMount
 
 DATA, OUTPUTS, CHECKPOINT, USER, VOLUMES = "/data", "/outputs", "/checkpoint", "/user", "/volumes"
-PARAMETERS, CONFIG, SHARDS = "/array", "/config", "/shards"
+PARAMETERS, CONFIG = "/array", "/config"
 _CONFIGS = {"HEADWAY_CONFIG": "config.json", "HEADWAY_CONFIG_YAML": "config.yaml"}
 _PARAMETERS = "parameters.json"
 
@@ -54,7 +54,6 @@ def given_to(attempt: NodeAttempt, member: Membership | None) -> Iterator[Given]
         kept = BindMount(folder, f"{USER}/{name}", read_only=False)
         yield Given(kept, {variable_of("USER", name): ""})
     yield from _volumes(attempt)
-    yield from _shards(attempt)
     if member is not None:
         told = attempt.told("array", _PARAMETERS, member.file())
         yield Given(BindMount(told, PARAMETERS), {FILE_VARIABLE: _PARAMETERS})
@@ -100,26 +99,6 @@ def _source(attempt: NodeAttempt, volume: Volume) -> Path:
         raise NotADirectoryError(0, f"{own} is a link")
     attempt.have_own(own)
     return own
-
-
-def _shards(attempt: NodeAttempt) -> Iterator[Given]:
-    """The list of each part of a data set that was divided among the nodes of its gang.
-
-    The file is JSON: ``part`` and ``parts``, numbers; ``files``, the names below the data set's
-    folder; ``files_in_all``, how many all nodes have together.
-    """
-    for name, staged in attempt.datasets.items():
-        if staged.shard is None:
-            continue
-        file = f"{name or 'dataset'}.json"
-        told = {
-            "part": staged.shard.part.number,
-            "parts": staged.shard.part.of,
-            "files": staged.shard.files,
-            "files_in_all": staged.shard.files_in_all,
-        }
-        folder = attempt.told("shards", file, json.dumps(told))
-        yield Given(BindMount(folder, SHARDS), {variable_of("SHARD", name): file})
 
 
 def _config(attempt: NodeAttempt, config: Mapping[str, object]) -> Given:

@@ -6,20 +6,17 @@ Data is read as the user whose job names it, and the copy is that user's alone;
 the folders above it may be passed, and not listed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.clock import Clock, SystemClock
+from headway.model.address import local_path
 from headway.model.job_parts import Dataset
-from headway.staging.errors import ChecksumMismatch, PeerFailed, SourceChanged, StagingTimedOut
+from headway.staging.errors import ChecksumMismatch, SourceChanged, StagingTimedOut
 from headway.staging.folders import CacheFolders, StagedIndex
 from headway.staging.manifest import Manifest
 from headway.staging.partial import Meter, Note, Partial, Progress, check_size
-from headway.staging.peers import MOST_PARTS, NearCopies, Peers, is_far, to_ask
 from headway.staging.reader import Reader, Reading, UserReader
-from headway.staging.shard import Part, Shard, keys_nearby, part_of, shard_of
 from headway.staging.source import Source, empty
 
 
@@ -34,12 +31,6 @@ class StagedDataset:
     """Of a file; of a directory as `headway.staging.manifest.digest` says."""
     from_cache: bool
     """It lay there already: nothing was copied."""
-    shard: Shard | None = None
-    """Which part of a data set it is; None for all of one."""
-    peer_bytes: Mapping[str, int] = field(default_factory=dict)
-    """What came from the caches of other nodes, by node; the rest came from its source."""
-    peers_left: Sequence[PeerFailed] = ()
-    """Why other nodes that have it were not asked any more."""
 
 
 @dataclass
@@ -56,8 +47,6 @@ class DataCache:
     """Name of this node in the index."""
     reader: Reader = field(default_factory=UserReader)
     """Opens what a job names, as the user whose copies these are."""
-    peers: Peers | None = None
-    """Other nodes, which may have what is far away; None to ask none."""
     clock: Clock = field(default_factory=SystemClock)
     """Waits for locks."""
     share_bytes: int | None = None
@@ -74,15 +63,9 @@ class DataCache:
         )
 
     def stage(
-        self,
-        dataset: Dataset,
-        run_id: str,
-        *,
-        progress: Progress,
-        limit_s: float | None = None,
-        part: Part | None = None,
+        self, dataset: Dataset, run_id: str, *, progress: Progress, limit_s: float | None = None
     ) -> StagedDataset:
-        """Have *dataset*, or *part* of its files, on this node, used by *run_id* until `release`.
+        """Have *dataset* on this node, used by *run_id* until `release`.
 
         Where others fetch the same data, waits for them instead of fetching.
         *progress* is called often, and while waiting; whatever it raises, as
@@ -91,8 +74,8 @@ class DataCache:
 
         Raises:
             StagingTimedOut: The data was not here within *limit_s*.
-            InvalidInput: The address cannot be one, nothing is in it, it
-                is far larger than `dataset.size` says, or it has no such parts.
+            InvalidInput: The address cannot be one, nothing is in it, or it
+                is far larger than `dataset.size` says.
             SourceMissing: Nothing is there, or it may not be read.
             SourceUnreachable: Its storage does not answer.
             SourceChanged: It changed during two copies in a row.
@@ -113,7 +96,7 @@ class DataCache:
         for last in (False, True):
             try:
                 with self.reader.reading(dataset.uri, check) as reading:
-                    return self._stage_once(dataset, run_id, told, reading, part)
+                    return self._stage_once(dataset, run_id, told, reading)
             except SourceChanged:
                 if last:
                     raise
@@ -138,20 +121,13 @@ class DataCache:
     # --- one attempt ---
 
     def _stage_once(
-        self,
-        dataset: Dataset,
-        run_id: str,
-        progress: Progress,
-        reading: Reading,
-        part: Part | None,
+        self, dataset: Dataset, run_id: str, progress: Progress, reading: Reading
     ) -> StagedDataset:
-        whole = reading.inspect()
-        if whole.size_bytes == 0:
+        source = reading.inspect()
+        if source.size_bytes == 0:
             raise empty(dataset.uri)
-        if whole.size_bytes is not None:
-            check_size(dataset, whole.size_bytes)
-        source = part_of(whole, part or Part())
-        shard = shard_of(whole, part) if part is not None else None
+        if source.size_bytes is not None:
+            check_size(dataset, source.size_bytes)
         key = source.key(dataset.sha256, self.reader.user)
 
         def waiting(note: Note) -> None:
@@ -160,41 +136,18 @@ class DataCache:
         folders = self._folders
         with folders.writing(dataset.uri, source.size_bytes or 0), folders.locked(key, waiting):
             manifest = folders.sound(key)
-            from_cache, near = manifest is not None, None
+            from_cache = manifest is not None
             if manifest is None:
-                with self._nearer(dataset, whole, source, key, reading) as near:
-                    manifest = self._fetch(
-                        dataset, source, key, progress, reading,
-                        run_id=run_id, near=near, identity=whole.identity,
-                    )  # fmt: skip
+                manifest = self._fetch(dataset, source, key, progress, reading, run_id=run_id)
             else:  # again, in case whoever fetched it died before it was recorded
-                if is_far(dataset.uri):
-                    _probe(reading, source)
+                if local_path(dataset.uri) is None:
+                    # It may be listed, and not be read by who wants it.
+                    reading.probe(next(each for each in source.files if each.size_bytes != 0))
                 folders.record(key, manifest)
                 folders.take(key, manifest, run_id, self._owner)
         progress(manifest.size_bytes, manifest.size_bytes)
         path = manifest.path(folders.sets / key)
-        staged = StagedDataset(path, manifest.size_bytes, manifest.sha256, from_cache, shard)
-        if near is not None:
-            staged = replace(staged, peer_bytes=near.came_bytes, peers_left=tuple(near.left))
-        return staged
-
-    @contextmanager
-    def _nearer(
-        self, dataset: Dataset, whole: Source, source: Source, key: str, reading: Reading
-    ) -> Iterator[NearCopies | None]:
-        """Other nodes that have files of *source*; None where it is as well to read it itself."""
-        peers = self.peers
-        if peers is None or not is_far(dataset.uri):
-            yield None
-            return
-        user = self.reader.user
-        keys = keys_nearby(whole, dataset.sha256, user, most_parts=MOST_PARTS)
-        asked = to_ask(peers.held([*keys, key]), key, self.node)
-        if asked:
-            _probe(reading, source)
-        with closing(peers):
-            yield NearCopies(peers, asked, self.clock, is_directory=source.is_directory)
+        return StagedDataset(path, manifest.size_bytes, manifest.sha256, from_cache)
 
     def _fetch(
         self,
@@ -205,8 +158,6 @@ class DataCache:
         reading: Reading,
         *,
         run_id: str,
-        near: NearCopies | None,
-        identity: str,
     ) -> Manifest:
         self._folders.remove_partials(key)
         partial = Partial.create(self._folders.tmp, key, self._owner)
@@ -219,11 +170,10 @@ class DataCache:
                 progress=progress,
                 clock=self.clock,
             )
-            nearer = None if near is None else near.copy
-            hashes = partial.copy(source, reading.pieces, meter.count, nearer)
+            hashes = partial.copy(source, reading.pieces, meter.count)
             if meter.done_bytes == 0:
                 raise empty(dataset.uri)
-            if reading.inspect().identity != identity:
+            if reading.inspect().identity != source.identity:
                 raise SourceChanged(dataset.uri, "its size, time or version is another now")
             manifest = partial.seal(source, hashes, self.reader.user)
             if dataset.sha256 not in {None, manifest.sha256}:
@@ -236,8 +186,3 @@ class DataCache:
         except BaseException:
             partial.remove()
             raise
-
-
-def _probe(reading: Reading, source: Source) -> None:
-    """Raise where *source*, a copy of which is near, can be listed but not read by who wants it."""
-    reading.probe(next(each for each in source.files if each.size_bytes != 0))

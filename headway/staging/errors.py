@@ -1,6 +1,6 @@
 """What is raised where a data set cannot be brought to the node."""
 
-from headway.errors import HeadwayError, StagingError, shown
+from headway.errors import StagingError, shown
 from headway.units import format_size
 
 
@@ -77,14 +77,3 @@ class CacheFull(StagingError):
             f"can free {format_size(self.free_bytes)}{share}; {later}raise the node's cache budget "
             "or use a smaller set"
         )
-
-
-class PeerFailed(HeadwayError):
-    """*node* did not give what its cache has of a data set; the source still does."""
-
-    node: str
-    cause: str
-    line = (
-        "node {node} gave no part of the data set that it has ({cause}); it comes from another "
-        "node or from its source"
-    )

@@ -35,8 +35,6 @@ class Manifest:
     size_bytes: int
     sha256: str
     files: tuple[StoredFile, ...]
-    hashes: tuple[str, ...] = ()
-    """SHA-256 of each of `files`; none in what an earlier version of headway has staged."""
 
     @classmethod
     def of(cls, folder: Path, uri: str, hashes: Mapping[str, str], *, is_directory: bool) -> Self:
@@ -49,7 +47,6 @@ class Manifest:
             sum(each.size_bytes for each in files),
             digest(told, is_directory=is_directory),
             files,
-            tuple(sha for _, sha in told),
         )
 
     @classmethod
@@ -59,7 +56,8 @@ class Manifest:
             told = json.loads((folder / _NAME).read_bytes())
             # Not by pydantic, which takes no name of bytes that are no text.
             files = tuple(StoredFile(**each) for each in told.pop("files"))
-            return cls(files=files, hashes=tuple(told.pop("hashes", ())), **told)
+            told.pop("hashes", None)  # of each file, which an earlier version kept
+            return cls(files=files, **told)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 

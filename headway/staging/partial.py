@@ -31,10 +31,6 @@ _NOTE_EVERY_S = 0.5
 
 Pieces = Callable[[SourceFile], Iterable[bytes]]
 """Reads a file of a source."""
-Write = Callable[[Iterable[bytes]], str]
-"""Writes a file from pieces, in the place of what it had; gives their SHA-256."""
-Nearer = Callable[[SourceFile, Write], str | None]
-"""Has a file written without its source; its SHA-256, or None where that is to be read."""
 _NOTE = "note.json"
 _FEW_FILES = 1000
 """Up to so many files each is flushed to the disk by itself; more of them all at once."""
@@ -75,7 +71,7 @@ class Meter:
         self.progress(0, self.total_bytes)
 
     def count(self, piece_bytes: int) -> None:
-        """The next piece has *piece_bytes*; fewer than none of what is to be written anew."""
+        """The next piece has *piece_bytes*."""
         done = self.done_bytes + piece_bytes
         if self.total_bytes is None:
             check_size(self.dataset, done)
@@ -155,25 +151,28 @@ class Partial:
         replace_file(self.folder / _NOTE, json.dumps(noted), lasts=False)
 
     def copy(
-        self,
-        source: Source,
-        pieces: Pieces,
-        on_bytes: Callable[[int], None],
-        nearer: Nearer | None = None,
+        self, source: Source, pieces: Pieces, on_bytes: Callable[[int], None]
     ) -> Mapping[str, str]:
         """Copy every file and hash it meanwhile; their SHA-256 by their names.
 
         *on_bytes* is told the size of each piece before it is written, and
-        may raise to stop; of what is written anew, its size below zero.
+        may raise to stop.
         """
         hashes = {}
         each_to_disk = len(source.files) <= _FEW_FILES
         for file in source.files:
             target = self.folder / DATA / file.name
             target.parent.mkdir(parents=True, exist_ok=True)
-            write = _Writing(target, on_bytes, to_disk=each_to_disk)
-            sha256 = nearer(file, write) if nearer is not None else None
-            hashes[file.name] = sha256 or write(pieces(file))
+            sha = hashlib.sha256()
+            with target.open("wb") as out:
+                for piece in pieces(file):
+                    on_bytes(len(piece))
+                    sha.update(piece)
+                    out.write(piece)
+                out.flush()
+                if each_to_disk:
+                    os.fsync(out.fileno())
+            hashes[file.name] = sha.hexdigest()
         if not each_to_disk:
             os.sync()
         return hashes
@@ -201,32 +200,6 @@ class Partial:
     def remove(self) -> None:
         """Remove it, read-only or not."""
         remove(self.folder)
-
-
-@dataclass(slots=True)
-class _Writing:
-    """Writes one file; what was written of it before does not count."""
-
-    target: Path
-    on_bytes: Callable[[int], None]
-    to_disk: bool
-    written_bytes: int = 0
-
-    def __call__(self, pieces: Iterable[bytes]) -> str:
-        if self.written_bytes:
-            self.on_bytes(-self.written_bytes)
-            self.written_bytes = 0
-        sha = hashlib.sha256()
-        with self.target.open("wb") as out:
-            for piece in pieces:
-                self.on_bytes(len(piece))
-                self.written_bytes += len(piece)
-                sha.update(piece)
-                out.write(piece)
-            out.flush()
-            if self.to_disk:
-                os.fsync(out.fileno())
-        return sha.hexdigest()
 
 
 def _give(path: Path, mode: int, user: tuple[int, int] | None) -> None:

@@ -1,16 +1,11 @@
-"""An index of staged data sets and other nodes in memory, and a reader within this process."""
+"""An index of staged data sets in memory, and a reader within this process."""
 
-import hashlib
-import os
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from headway.model.staged import HeldSet, StagedSet
-from headway.staging.errors import PeerFailed
-from headway.staging.manifest import digest
-from headway.staging.peers import Listing
+from headway.model.staged import StagedSet
 from headway.staging.reader import Check, Reading
 from headway.staging.rules import SourceRules
 from headway.staging.source import CHUNK_BYTES, Source, SourceFile, inspect, reading
@@ -60,48 +55,6 @@ class MemoryIndex:
         """Every set on *node*, least recently used first."""
         with self._lock:
             return [known for (where, _), known in self._sets.items() if where == node]
-
-
-class MemoryPeers:
-    """Port `Peers`: other nodes whose caches have what a test gives them."""
-
-    def __init__(self) -> None:
-        self._sets: dict[HeldSet, dict[str, bytes]] = {}
-
-    def give(self, node: str, key: str, files: dict[str, bytes]) -> HeldSet:
-        """Let *node* have a directory of *files*, as the ledger is told."""
-        held = HeldSet(node, key, digest(_hashed(files), is_directory=True))
-        self._sets[held] = files
-        return held
-
-    def held(self, keys: Collection[str]) -> Sequence[HeldSet]:
-        """As in the port."""
-        return [each for each in self._sets if each.key in keys]
-
-    def listing(self, held: HeldSet) -> Listing:
-        """As in the port."""
-        files = self._of(held)
-        return [(name, len(files[name]), sha256) for name, sha256 in _hashed(files)]
-
-    def pieces(self, held: HeldSet, name: str) -> Iterator[bytes]:
-        """As in the port."""
-        files = self._of(held)
-        if name not in files:
-            raise PeerFailed(held.node, "no such file")
-        yield files[name]
-
-    def close(self) -> None:
-        """As in the port."""
-
-    def _of(self, held: HeldSet) -> dict[str, bytes]:
-        if held not in self._sets:
-            raise PeerFailed(held.node, "no such data set")
-        return self._sets[held]
-
-
-def _hashed(files: dict[str, bytes]) -> list[tuple[str, str]]:
-    ordered = sorted(files.items(), key=lambda each: os.fsencode(each[0]))
-    return [(name, hashlib.sha256(data).hexdigest()) for name, data in ordered]
 
 
 class OpenReader:

@@ -1,21 +1,16 @@
-"""What every implementation of the ports `StagedIndex`, `Reader` and `Peers` keeps.
+"""What every implementation of the ports `StagedIndex` and `Reader` keeps.
 
 A test module derives from `StagedIndexContract` and gives an `index` fixture:
 an empty index that knows the nodes ``n`` and ``m`` and the runs ``r1``, ``r2``;
-from `ReaderContract` with a `reader` that may read below ``tmp_path``; from
-`PeersContract` with `peers` and `held`, the set of them that has `PEER_FILES`.
+from `ReaderContract` with a `reader` that may read below ``tmp_path``.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from headway.model.staged import HeldSet
-from headway.staging.errors import PeerFailed, SourceChanged, SourceMissing
+from headway.staging.errors import SourceChanged, SourceMissing
 from headway.staging.folders import StagedIndex
-from headway.staging.manifest import digest
-from headway.staging.peers import Peers
 from headway.staging.reader import Reader
 
 
@@ -63,40 +58,6 @@ class StagedIndexContract:
             index.acquire("n", key, "r1")
         index.release("n", "r1")
         assert [each.key for each in index.list("n")] == ["b", "c", "a"]
-
-
-PEER_FILES = {"a": b"one", "b/none": b"", "b/\xe9 #%3f\udcff\n.bin": b"0" * 3_000_000}
-"""Names as programs may give them, in the order of their bytes."""
-
-
-class PeersContract:
-    """Of the port `Peers`."""
-
-    def test_who_has_a_set_is_told_by_its_key(self, peers: Peers, held: HeldSet) -> None:
-        """With the hash that the ledger vouches for."""
-        assert peers.held([held.key, "0" * 64]) == [held]
-        assert list(peers.held(["0" * 64])) == []
-
-    def test_its_files_are_listed_and_sent(self, peers: Peers, held: HeldSet) -> None:
-        """In the order of the names' bytes, with hashes that make up that of the set."""
-        listed = peers.listing(held)
-        assert [(name, size) for name, size, _ in listed] == [
-            (name, len(data)) for name, data in PEER_FILES.items()
-        ]
-        told = [(name, sha256) for name, _, sha256 in listed]
-        assert digest(told, is_directory=True) == held.sha256
-        for name, data in PEER_FILES.items():
-            assert b"".join(peers.pieces(held, name)) == data
-        peers.close()
-
-    def test_what_is_not_there_fails(self, peers: Peers, held: HeldSet) -> None:
-        """Whatever is asked for, and nothing else is raised."""
-        for name in ("none", "../manifest.json", "b", "a/b", "/etc/passwd", "x" * 5000):
-            with pytest.raises(PeerFailed):
-                list(peers.pieces(held, name))
-        for gone in (replace(held, key="0" * 64), replace(held, node="nobody")):
-            with pytest.raises(PeerFailed):
-                peers.listing(gone)
 
 
 class _GaveUpError(Exception):

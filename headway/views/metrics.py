@@ -109,7 +109,6 @@ _CACHE_READINGS = (
     ("cache_hit_bytes", "What these have.", "hit_bytes"),
     ("cache_copies", "Data sets that had to be copied to the node.", "copies"),
     ("cache_copied_bytes", "What these have.", "copied_bytes"),
-    ("cache_peer_bytes", "What of it came from the caches of other nodes.", "peer_bytes"),
 )
 
 

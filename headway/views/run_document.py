@@ -192,7 +192,7 @@ _PACE = ("rank", "node", "step_s", "data_s", "steps", "host_busy_frac")
 _QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")
 _STAGED = (
     *("attempt", "name", "node", "uri", "size_bytes"),
-    *("took_s", "was_there", "from_nodes", "peer_bytes"),
+    *("took_s", "was_there"),
 )
 _STORED = ("attempt", "files", "size_bytes", "stored_at", "removed_at", "note")
 _DEMAND = (

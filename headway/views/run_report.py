@@ -244,8 +244,7 @@ def _stagings(history: RunHistory, attempt: int) -> Iterable[tuple[str, str]]:
 def _staging(staging: Staging) -> str:
     size, took = format_size(staging.size_bytes), format_duration(staging.took_s)
     how = "was in the cache of" if staging.was_there else "copied to"
-    near = f", {format_size(staging.peer_bytes)} of it from node {staging.from_nodes}"
-    return f"{size}, {how} node {staging.node}, {took}{near if staging.peer_bytes else ''}"
+    return f"{size}, {how} node {staging.node}, {took}"
 
 
 def _step(step: Step) -> str:

@@ -44,7 +44,7 @@ from headway.model.number_range import NumberRange
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 from headway.model.run_warning import Silent, SilentFailure
-from headway.model.staged import CacheUse, HeldSet, Staging
+from headway.model.staged import CacheUse, Staging
 from headway.model.start_forecast import StartForecast
 from headway.model.trace import Trace
 from headway.model.turn import Turn, VirtualClock
@@ -557,40 +557,18 @@ def test_a_team_knows_its_own_traces_and_those_of_nobody(ledger: Ledger) -> None
     assert ledger.traces.newest("net", 9, None) == [imported, other, one]
 
 
-def test_other_nodes_have_a_set_while_they_serve_and_are_heard_of(ledger: Ledger) -> None:
-    nodes, staged = ledger.nodes, ledger.staged
-    for name in ("node-b", "node-c"):
-        nodes.register(replace(NODE, name=name), boot_id="b", worker_token=name)
-    for name, key, sha256 in (("node-a", "k", "a"), ("node-b", "k", "b"), ("node-c", "p", "c")):
-        staged.record(name, key, "s3://x", 10, sha256 * 64)
-    assert staged.held(["k", "p"], besides="node-a") == []  # none serves
-    for name in ("node-b", "node-c"):
-        nodes.serves_files(name, name, url="https://x", certificate="")
-    found = [HeldSet("node-b", "k", "b" * 64), HeldSet("node-c", "p", "c" * 64)]
-    assert staged.held(["k", "p"], besides="node-a") == found
-    assert staged.held(["k", "p"], besides="node-b") == found[1:]
-    age(ledger, "node-c")
-    assert staged.held(["k", "p"], besides="node-a") == found[:1]
-    nodes.remove("node-b")
-    assert staged.held(["k", "p"], besides="node-a") == []
-
-
 def test_how_data_came_to_a_node_is_kept_once_for_each_attempt(ledger: Ledger) -> None:
     granted(ledger, "a")
-    near = ("", "node-b, node-c", 4)
-    copied = Staging(1, "", "node-a", "/data/x", 10, 2.5, False, *near)
+    copied = Staging(1, "", "node-a", "/data/x", 10, 2.5, was_there=False)
     named = Staging(1, "more", "node-a", "/data/y", 7, 0.1, was_there=True)
     for staging in (named, copied, replace(copied, was_there=True)):  # a second process finds it
         ledger.staged.note(fence_of(ledger, "a"), staging)
     ledger.staged.record("node-a", "x", "/data/x", 10, "f" * 64)
     assert ledger.staged.of_run("a") == [copied, named]
     use = CacheUse(sets=1, size_bytes=10, hits=1, hit_bytes=7, copies=1, copied_bytes=10)
-    assert ledger.staged.uses() == {"node-a": replace(use, peer_bytes=4)}
-    # Its process died, and the files at the source are others by now.
-    ledger.staged.note(fence_of(ledger, "a"), replace(copied, was_there=True, listing="of now"))
-    assert ledger.staged.of_run("a") == [replace(copied, listing="of now"), named]
+    assert ledger.staged.uses() == {"node-a": use}
     # Its claim was given back, and the same attempt began elsewhere.
-    elsewhere = replace(copied, node="node-b", took_s=7.0, listing="there")
+    elsewhere = replace(copied, node="node-b", took_s=7.0)
     ledger.staged.note(fence_of(ledger, "a"), elsewhere)
     assert ledger.staged.of_run("a") == [elsewhere, named]
     stranger = replace(fence_of(ledger, "a"), token="another")

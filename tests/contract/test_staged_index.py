@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 
 from headway.ledger import Ledger
-from headway.model.staged import HeldSet
 from headway.staging.folders import StagedIndex
 from headway.staging.reader import Reader, UserReader
-from headway.testing.staging import MemoryIndex, MemoryPeers, OpenReader
+from headway.testing.staging import MemoryIndex, OpenReader
 from headway.testing.staging_contract import (
-    PEER_FILES,
-    PeersContract,
     ReaderContract,
     StagedIndexContract,
 )
@@ -39,16 +36,6 @@ class TestLedgersIndex(StagedIndexContract):
         ledger = Ledger.open(ledger_url)
         yield ledger.staged
         ledger.close()
-
-
-class TestMemoryPeers(PeersContract):
-    @pytest.fixture
-    def peers(self) -> MemoryPeers:
-        return MemoryPeers()
-
-    @pytest.fixture
-    def held(self, peers: MemoryPeers) -> HeldSet:
-        return peers.give("m", "a" * 64, PEER_FILES)
 
 
 class TestOpenReader(ReaderContract):

@@ -1,7 +1,7 @@
 """A gang's head and its parts on a real ledger, without Prefect: who hears what of whom."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,16 +18,14 @@ from headway.errors import LeaseLost
 from headway.leader.ranks import start_ranks
 from headway.ledger.tables import LeaseRow, NodeRow
 from headway.model.job import TrainingJob
-from headway.model.job_parts import Dataset, Resources
+from headway.model.job_parts import Resources
 from headway.model.launch import Launch
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
-from headway.model.staged import Staging
 from headway.policy.gang_end import TAKE_WITHIN_S, why_stop
 from headway.policy.guard import GuardTimes
 from headway.run.attempt import Attempt
 from headway.run.followed import Followed
-from headway.run.gang_folder import why_parts_differ
 from headway.run.rendezvous import (
     Meeting,
     other_ranks,
@@ -338,50 +336,6 @@ def test_rank_0_waits_until_all_are_ready_and_names_those_that_are_not(
     assert stopped is None
     assert site.clock.then == []
     assert said == ["rank 1 on one, rank 2 on two", "rank 1 on one"]
-
-
-def test_a_gang_whose_nodes_see_other_files_does_not_start(site: Site, attempt: Attempt) -> None:
-    """Each has a part, and some files would be in two of them or in none."""
-    data = Dataset(uri="/data/set", shard="node")
-    attempt.job = attempt.job.model_copy(update={"datasets": {"images": data, "labels": data}})
-    parts = [attempt.lease, take(site), take(site, 2, "00000000-0000-4000-8000-000000000003")]
-
-    def note(name: str, listings: Sequence[str]) -> None:
-        for lease, listing in zip(parts, listings, strict=True):
-            assert lease is not None
-            came = Staging(1, name, lease.node, "/data/set", 1, 1.0, False, listing)
-            site.ledger.staged.note(lease.fence, came)
-
-    note("images", ["same", "same", "same"])
-    assert why_parts_differ(attempt) is None
-    note("labels", ["same", "same", "changed"])
-    stopped = why_parts_differ(attempt)
-    assert stopped is not None
-    assert stopped.kind is ExitKind.REFUSED
-    assert stopped.message.startswith(
-        "data set labels: node two found other files or sizes than node head"
-    )
-
-
-def test_a_part_that_brought_its_data_once_more_does_not_start_either(
-    site: Site, attempt: Attempt
-) -> None:
-    """Its process died when all were ready, and the files have changed by the time of the next."""
-    data = Dataset(uri="/data/set", shard="node")
-    first, lease = attempt.lease, take(site)
-    assert first is not None
-    for held, listing in ((first, "a"), (lease, "a")):
-        came = Staging(1, "", held.node, "/data/set", 1, 1.0, False, listing)
-        site.ledger.staged.note(held.fence, came)
-    other = Site(site.settings.model_copy(update={"node": "one"}), SystemClock())
-    part = Attempt(other, RANK, Meeting(GANG, 1, "", 0, 1, 3))
-    part.job = part.job.model_copy(update={"dataset": data})
-    assert why_parts_differ(part) is None
-    again = Staging(1, "", "one", "/data/set", 2, 1.0, False, "b")
-    site.ledger.staged.note(lease.fence, again)
-    stopped = why_parts_differ(part)
-    assert stopped is not None
-    assert stopped.kind is ExitKind.REFUSED
 
 
 def test_a_rank_waits_until_rank_0_runs_and_is_told_where(site: Site, attempt: Attempt) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import fsspec
@@ -16,7 +17,8 @@ from headway.errors import InvalidInput
 from headway.model.job_parts import Dataset
 from headway.staging.cache import DataCache, StagedDataset
 from headway.staging.errors import CacheFull, ChecksumMismatch, SourceChanged, SourceMissing
-from headway.staging.shard import Part
+from headway.staging.reader import Reading
+from headway.staging.source import SourceFile
 from headway.testing.staging import MemoryIndex, OpenReader
 from headway.units import MIB
 
@@ -137,6 +139,28 @@ def memory() -> Iterator[fsspec.AbstractFileSystem]:
     file_system.store.clear()
     yield file_system
     file_system.store.clear()
+
+
+def test_what_may_be_listed_and_not_read_is_not_given_from_the_cache(
+    tmp_path: Path, index: MemoryIndex, memory: fsspec.AbstractFileSystem
+) -> None:
+    class Closed(OpenReader):
+        @contextmanager
+        def reading(self, uri: str, check: Callable[[], None]) -> Iterator[Reading]:
+            with super().reading(uri, check) as opened:
+                opened.probe = refuse  # type: ignore[method-assign]
+                yield opened
+
+    def refuse(file: SourceFile) -> None:
+        raise SourceMissing("memory://set", f"{file.name} may be listed, and not be read")
+
+    memory.pipe("/set/a", b"one")
+    for reader in (OpenReader(), Closed()):
+        cache = DataCache(tmp_path / "cache", 100 * MIB, index, node="n", reader=reader)
+        expected = pytest.raises(SourceMissing) if index.list("n") else nullcontext()
+        with expected:
+            dataset = Dataset.model_construct(uri="memory://set", sha256=None, size=None)
+            cache.stage(dataset, "r1", progress=lambda done, total: None)
 
 
 def test_other_storage_comes_through_fsspec(
@@ -287,31 +311,6 @@ def test_cancelling_stops_in_mid_copy(cache: DataCache, flights: Path) -> None:
         cache.stage(Dataset(uri=str(flights)), "r1", progress=progress)
     assert seen == [0, 4 * MIB]
     assert leftovers(cache) == []
-
-
-def test_a_node_has_its_part_of_a_directory_alone(
-    cache: DataCache, index: MemoryIndex, images: Path
-) -> None:
-    found = [
-        cache.stage(
-            Dataset(uri=str(images), shard="node", size="1MiB"),
-            "r1",
-            progress=lambda done, total: None,
-            part=Part(number, 2),
-        )
-        for number in (0, 1, 0)
-    ]
-    assert [each.from_cache for each in found] == [False, False, True]
-    names = [
-        [file.relative_to(each.path).as_posix() for file in sorted(each.path.rglob("*.*"))]
-        for each in found
-    ]
-    every = sorted(path.relative_to(images).as_posix() for path in images.rglob("*.*"))
-    assert sorted(names[0] + names[1]) == every
-    assert [sorted(each.shard.files) for each in found if each.shard] == [sorted(n) for n in names]
-    assert sum(each.size_bytes for each in index.list("n")) == sum(
-        path.stat().st_size for path in images.rglob("*.*")
-    )
 
 
 def test_unused_sets_give_way_and_used_ones_do_not(

@@ -80,7 +80,7 @@ def test_node_gpu_and_line_are_there() -> None:
 
 
 def test_what_the_caches_spared_is_counted() -> None:
-    amounts = {"hits": 5, "hit_bytes": 50, "copies": 1, "copied_bytes": 10, "peer_bytes": 4}
+    amounts = {"hits": 5, "hit_bytes": 50, "copies": 1, "copied_bytes": 10}
     use = CacheUse(sets=2, size_bytes=30, **amounts)
     got = samples(replace(snapshot(None), caches={"node-a": use}))
     counted = {
