@@ -102,12 +102,6 @@ class HeadwayContainerPolicy(Block):
         description="For each Python that jobs may name in the place of an image, the image: "
         '{"3.11": "python:3.11-slim"}.',
     )
-    probe_image: str = Field(
-        "",
-        title="Probe image",
-        description="In which nodes are measured before their first run; empty: data sheets are "
-        "believed.",
-    )
     environment: dict[str, str] = Field(
         {},
         title="Environment",

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from headway.model.ceiling import Ceiling
 from headway.model.container_policy import UIDS_OF_TEAMS, ContainerPolicy
 from headway.model.node_settings import NodeSettings
 from headway.model.number_range import NumberRange
-from headway.model.speeds import MeasuredGpu
 from headway.policy.narrowing import check, for_team, uid_refusal
 from headway.policy.settings import PolicySettings
 from headway.runtime.ceiling_file import read_ceiling
@@ -71,8 +70,7 @@ class Site:
         """Of this process, while it is the node's worker."""
         self.adopted: dict[str, dict[str, Any]] = {}
         """By name, the settings that this process has adopted."""
-        self._estimators: tuple[tuple[Path | None, Mapping[str, MeasuredGpu]], Estimators] | None
-        self._estimators = None
+        self._estimators: tuple[Path | None, Estimators] | None = None
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -325,28 +323,27 @@ class Site:
     def estimators(self) -> "Estimators":
         """The champion; without one it knows nothing, and the prior decides.
 
-        Loaded anew once a refit has chosen another, or a GPU was measured: a gateway lives long.
+        Loaded anew once a refit has chosen another: a gateway lives long.
         """
         from headway.estimate import store  # noqa: PLC0415 - numpy and scipy take half a second
 
         folder = self.settings.models_dir
-        asked = (store.current(folder), self.ledger.speeds.gpus())
+        asked = store.current(folder)
         if self._estimators is None or self._estimators[0] != asked:
             self._estimators = (asked, store.load(folder, self.tables))
         return self._estimators[1]
 
     @property
     def tables(self) -> Tables:
-        """What is known of GPUs and networks: data sheets, what was measured, the home's files.
+        """What is known of GPUs and networks: data sheets and the home's files.
 
         A file of the home that is wrong is logged, and counts for nothing: admission goes on.
         """
-        measured = self.ledger.speeds.gpus()
         try:
-            return with_site(self.settings.home, measured)
+            return with_site(self.settings.home)
         except InvalidInput as error:
             log.warning("%s; the tables that headway brings are used", error)
-            return shipped().with_measured(measured)
+            return shipped()
 
     @property
     def site_id(self) -> str:

@@ -65,8 +65,6 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     if ledger.ok:
         yield _try("teams", lambda: _teams(site))
     yield _try("GPUs", lambda: _gpus(site))
-    if ledger.ok:
-        yield _try("speed of this node", lambda: _speed(site))
     yield _try("disk", lambda: _disk(site.settings.home))
 
 
@@ -186,28 +184,10 @@ def _gpus(site: Site) -> tuple[bool, str]:
             raise GpuLost(uuid, cause)
     if not gpus:
         return True, "none on this node: it takes CPU jobs"
-    told = [f"{gpu.name} {format_size(gpu.memory_bytes)}" for gpu in gpus]
-    with suppress(LedgerError):
-        tables = site.tables
-        told = [
-            f"{text} (speed: {tables.basis(gpu.name)})"
-            for text, gpu in zip(told, gpus, strict=True)
-        ]
-    return True, ", ".join(told)
-
-
-def _speed(site: Site) -> tuple[bool, str]:
-    measured = site.ledger.speeds.node(site.settings.node)
-    if measured is None:
-        why = "not measured: name a probe_image in the block headway-container-policy/site"
-        return True, f"{why}; it is measured when it is started next"
-    node = measured.speeds
-    disk = f"{format_size(int(node.write_bytes_per_s))}/s written, "
-    disk += f"{format_size(int(node.read_bytes_per_s))}/s read"
-    core = f"SHA-256 of {format_size(int(node.hash_bytes_per_s))}/s on a core"
-    matmul = node.matmul_flops_per_s
-    cpus = "" if matmul is None else f", {matmul / 1e9:.0f} GFLOP/s on all"
-    return True, f"{disk}; {core}{cpus}; in {measured.image}"
+    return True, ", ".join(
+        f"{gpu.name} {format_size(gpu.memory_bytes)} (speed: {site.tables.basis(gpu.name)})"
+        for gpu in gpus
+    )
 
 
 def _disk(home: Path) -> tuple[bool, str]:

@@ -19,7 +19,6 @@ from headway.home import settle
 from headway.ledger import Ledger
 from headway.model.access import token_digest
 from headway.model.document import HIDDEN
-from headway.node.probing import probe_node
 from headway.prefect import auth
 from headway.prefect.auth import auth_for, keep_secret
 from headway.prefect.client import PrefectServer, checked_address
@@ -137,7 +136,7 @@ def _accepted_auth(
 
 
 def serve(site: Site, say: Callable[[str], None]) -> NoReturn:
-    """Join, measure the node, start the guard unless it runs, then become this node's worker.
+    """Join, start the guard unless it runs, then become this node's worker.
 
     For systemd and containers. The guard outlives the worker.
 
@@ -147,7 +146,6 @@ def serve(site: Site, say: Callable[[str], None]) -> NoReturn:
     """
     settings = site.settings
     join(settings, server_url=settings.api_url, ledger_url=settings.database_url, say=say)
-    probe_node(site, say)
     start_guard(settings, SystemClock(), say)
     become(worker_command(settings), settings)
 

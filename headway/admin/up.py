@@ -23,7 +23,6 @@ from headway.errors import InvalidInput
 from headway.gateway.tokens import have_local_token
 from headway.home import ROOT_HOME, ballast_given_up, settle
 from headway.node.daemon import guard_daemon, supervisor_note, worker_daemon
-from headway.node.probing import probe_node
 from headway.prefect.auth import have_auth, site_auth
 from headway.prefect.client import PrefectServer
 from headway.project import PROJECT
@@ -90,7 +89,6 @@ def _site(site: Site, say: Say) -> tuple[_Started, bool]:
     with ThreadPoolExecutor() as beside:
         gateway = beside.submit(processes.start_gateway, settings, site.clock, say)
         server = processes.start_prefect(settings, site.clock, say)
-        probe_node(site, say)
         watched = beside.submit(processes.start_guard, settings, site.clock, say)
         registered = register(settings, say)
         profile = beside.submit(write_profile, settings, say) if registered else None
@@ -112,7 +110,6 @@ def _site(site: Site, say: Say) -> tuple[_Started, bool]:
 def _node(site: Site, say: Say) -> tuple[_Started, bool]:
     """The same of a node of a site that is elsewhere."""
     settings = site.settings
-    probe_node(site, say)
     # It renews what is alive, whoever is away.
     guard = processes.start_guard(settings, site.clock, say)
     with PrefectServer(settings.api_url, auth=site_auth(settings), timeout_s=5.0) as server:

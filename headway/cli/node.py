@@ -15,7 +15,6 @@ from headway.cli.completion import NODE
 from headway.cli.inputs import agreed, open_server, this_site
 from headway.cli.output import Columns, Json, as_json, print_json, print_rows, say, told_by
 from headway.model.node import NodeState
-from headway.node.probing import probe_node
 from headway.this_node import os_user
 from headway.views.node_document import node_shown
 from headway.views.tables import gpus_text, state_text
@@ -53,12 +52,11 @@ def add(name: str) -> Json:
 @click.option("--ledger", required=True, metavar="URL", help="What `headway node add` has printed.")
 @as_json
 def join(server: str, ledger: str, machine: bool) -> None:
-    """Make this machine a node of a site, measure it and start its worker.
+    """Make this machine a node of a site and start its worker.
 
     HEADWAY_NODE names it, HEADWAY_POOL its work pool; a pool that does not
     exist yet is made. The site's auth string is taken from PREFECT_API_AUTH_STRING,
-    or asked for. Where the site names an image to measure in (`probe_image` of its policy
-    block), that takes half a minute.
+    or asked for.
     """
     site = this_site()
 
@@ -77,7 +75,6 @@ def join(server: str, ledger: str, machine: bool) -> None:
         ask=ask if sys.stdin.isatty() else None,
     )
     write_profile(site.settings, tell)
-    probe_node(site, tell)
     start_guard(site.settings, site.clock, tell)
     start_worker(site.settings, site.clock, tell)
     start_supervisor(site.settings)
@@ -190,7 +187,6 @@ _COLUMNS: Columns = {
     "pool": "pool",
     "state": state_text,
     "GPUs": _gpus,
-    "GPU speeds": lambda v: ", ".join(sorted({gpu["speed_from"] for gpu in v["gpus"]})) or "–",
     "runs": lambda view: len(view["runs"]),
     "heard of": lambda view: f"{view['heard_s_ago']:.0f} s ago",
 }

@@ -17,7 +17,6 @@ from pydantic import BaseModel, Field, StringConstraints
 from headway.estimate.features import Configuration
 from headway.estimate.names import gpu_words, network_spellings, plain_network
 from headway.estimate.row_files import read_rows
-from headway.model.speeds import MeasuredGpu
 from headway.units import GIB
 
 _OTHER_CHIP = frozenset({"ada", "ampere", "blackwell", "pro", "rubin", "turing"})
@@ -26,16 +25,10 @@ _SLICE = re.compile(r"([1-7])g")
 _SLICES = {"a30": 4}
 """Compute slices of a GPU that is partitioned (MIG); all others have seven."""
 
-_REACHED_FP32, _REACHED_HALF, _REACHED_COPY = 0.85, 0.82, 0.9
-"""What large products of matrices and copies usually reach of a data sheet's numbers, by which
-measured GPUs stand beside those of data sheets: 77 to 86 % at bf16 on five GPUs (S. Bekman,
-Machine Learning Engineering, maximum achievable matmul FLOPS), 88 and 91 % of V100's and H100's
-memory, 75 % at fp32 of an H100 that is held to its power."""
-
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """One GPU, as its maker describes it, or as it was measured."""
+    """One GPU, as its maker describes it."""
 
     fp32_flops_per_s: float
     half_flops_per_s: float
@@ -46,7 +39,6 @@ class GpuFacts:
     """Of its name; a product that lacks one is another GPU."""
     implied: frozenset[str] = frozenset()
     """What a product name may say besides of this same GPU, such as its form or memory."""
-    is_measured: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,33 +115,11 @@ class Tables:
                 found.append((not more, len(facts.words), -len(more), name, more))
         return max(found)[3:] if found else ("", ())
 
-    def with_measured(self, measured: Mapping[str, MeasuredGpu]) -> "Tables":
-        """The same, where a product that was *measured* is what it reached, not its data sheet.
-
-        A product that the tables do not have becomes a type of theirs, of its own name as before.
-        """
-        gpus = dict(self.gpus)
-        for product, each in measured.items():
-            name, half = self.gpu_name(product), each.speeds.fp16_flops_per_s
-            listed = self.gpus.get(name)
-            gpus[name] = GpuFacts(
-                each.speeds.fp32_flops_per_s / _REACHED_FP32,
-                max(half, each.speeds.bf16_flops_per_s or half) / _REACHED_HALF,
-                listed.memory_bytes if listed else each.memory_bytes,
-                each.speeds.copy_bytes_per_s / _REACHED_COPY,
-                listed.words if listed else frozenset(gpu_words(product)),
-                listed.implied if listed else frozenset(),
-                is_measured=True,
-            )
-        return Tables(gpus, self.networks)
-
     def basis(self, product: str) -> str:
         """Where what is known of *product* comes from, for people."""
         _, facts, is_guessed = self.find_gpu(product)
         if facts is None:
             return "unknown"
-        if facts.is_measured and not is_guessed:
-            return "measured"
         return "data sheet of its nearest relative" if is_guessed else "data sheet"
 
     def network_facts(self, network: str) -> NetworkFacts | None:
@@ -225,16 +195,14 @@ def shipped() -> Tables:
     )
 
 
-def with_site(directory: Path, measured: Mapping[str, MeasuredGpu] | None = None) -> Tables:
-    """The shipped tables, what was *measured*, then ``gpus.csv``, ``networks.csv`` in *directory*.
-
-    What comes later wins.
+def with_site(directory: Path) -> Tables:
+    """The shipped tables, then ``gpus.csv``, ``networks.csv`` in *directory*, which win.
 
     Raises:
         InvalidInput: A row of those files has no name or no number.
     """
     gpus, networks = directory / "gpus.csv", directory / "networks.csv"
-    base = shipped().with_measured(measured) if measured else shipped()
+    base = shipped()
     more = _gpus(gpus.read_bytes(), str(gpus)) if gpus.is_file() else {}
     for name in base.gpus.keys() & more.keys():
         # The site's numbers; what the GPU is called besides it need not know.

@@ -28,7 +28,6 @@ from headway.ledger.progress_snapshots import ProgressSnapshots
 from headway.ledger.renewals import Renewals
 from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
-from headway.ledger.speeds import Speeds
 from headway.ledger.staged import Staged
 from headway.ledger.starts import Starts
 from headway.ledger.steps import Steps
@@ -69,7 +68,6 @@ class Ledger:
         self.traces = Traces(database)
         self.turns = Turns(database)
         self.starts = Starts(database)
-        self.speeds = Speeds(database)
         self.staged = Staged(database)
         self.progress_snapshots = ProgressSnapshots(database)
         self.telemetry = Telemetry(database)

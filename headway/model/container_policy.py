@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from headway.errors import InvalidInput
 from headway.model.image import GIVE_IMAGE, ImageReference, is_image
@@ -137,25 +137,22 @@ def _base_images(images: Mapping[str, str]) -> Mapping[str, str]:
     return images
 
 
-def _probe_image(image: str) -> str:
-    if image and not is_image(image):
-        raise ValueError(f"{GIVE_IMAGE} to measure nodes in, not {image[:300]!r}")
-    return image
-
-
 class ContainerPolicy(BaseModel):
     """The site's rules for containers. The default lets any image run, confined."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_is_gone(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Blocks of before may say in which image nodes were measured."""
+        return {name: value for name, value in values.items() if name != "probe_image"}
 
     images: tuple[str, ...] = ()
     """Patterns such as python:3.* or registry.example.org/ml/*; each * stays within one part of a
     name; empty for any image."""
     base_images: Annotated[Mapping[str, str], AfterValidator(_base_images)] = BASE_IMAGES
     """For each Python that jobs may name in the place of an image, the image."""
-    probe_image: Annotated[str, AfterValidator(_probe_image)] = ""
-    """In which nodes are measured before their first run, such as
-    pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime; empty: data sheets are believed."""
     environment: Annotated[Mapping[str, str], AfterValidator(read_environment)] = {}
     """Variables of every container whose job does not set them: HTTPS_PROXY, UV_DEFAULT_INDEX,
     SSL_CERT_FILE and the like. Members see them."""

@@ -12,6 +12,9 @@ from headway.estimate import store
 from headway.estimate.estimator import Estimators, digest
 from headway.estimate.features import Configuration
 from headway.model.trace import Trace
+from headway.settings import Settings
+from headway.site import Site
+from headway.testing.clock import FakeClock
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 ASKED = Configuration(network="a", gpu_type="v100", batch_size=24, iterations=1000)
@@ -120,3 +123,11 @@ def test_a_teams_runs_teach_that_team_alone(tmp_path):
     assert vision.runtime_s > 2 * speech.runtime_s
     assert "5 of 5 traces" in new.basis
     assert loaded.seen == {digest(trace) for trace in traces}
+
+
+def test_a_process_that_lives_on_goes_by_what_a_refit_chose(tmp_path):
+    site = Site(Settings(home=tmp_path), FakeClock())
+    old = site.estimators
+    assert site.estimators is old
+    store.save(Estimators(version=3), site.settings.models_dir)
+    assert site.estimators.version == 3

@@ -119,3 +119,10 @@ def test_networks(
 def test_where_no_gang_could_meet(name: str) -> None:
     with pytest.raises(ValueError, match="gang_network"):
         ContainerPolicy(gang_network=name)
+
+
+def test_a_block_that_still_says_in_which_image_nodes_were_measured_is_read() -> None:
+    kept = {"images": ["python:*"], "probe_image": "ml/torch:2"}
+    assert ContainerPolicy.model_validate(kept).images == ("python:*",)
+    with pytest.raises(ValueError, match="Extra inputs"):
+        ContainerPolicy.model_validate({"probe": "ml/torch:2"})
