@@ -30,6 +30,8 @@ from headway.views.run_report import run_report
 from headway.views.site_snapshot import RunProgress, progress_of_runs, remaining_s_of
 
 Found = tuple[ListedRun, RunRecord | None]
+NO_NUL = r"^[^\x00]*$"
+"""No database takes that character, not even in a question."""
 _PAGE = 500
 _LATELY = 200
 """Newest runs of Prefect among which one is looked for that no worker has seen yet."""
@@ -239,7 +241,9 @@ def details(site: Site, seen: ListedRun, record: RunRecord | None) -> dict[str, 
 
 
 Limit = Annotated[int, Query(ge=1, le=10_000)]
-Name = Annotated[str, Query(max_length=200, description="What their names contain.")]
+Name = Annotated[
+    str, Query(max_length=200, pattern=NO_NUL, description="What their names contain.")
+]
 States = Annotated[list[str], Query(max_length=20, description="Names of states of Prefect.")]
 Since = Annotated[AwareDatetime | None, Query(description="When they were made, at the earliest.")]
 Mine = Annotated[bool, Query(description="Only those of the token's user.")]

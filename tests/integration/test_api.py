@@ -126,6 +126,11 @@ def test_a_run_of_an_impossible_name_is_not_found(member: httpx.Client, path: st
     assert member.get(path).status_code == 404
 
 
+@pytest.mark.parametrize("path", ["/runs?name=%00", "/arrays?name=%00", "/queue?pool=%00"])
+def test_what_no_database_takes_is_refused(member: httpx.Client, path: str) -> None:
+    assert member.get(path).status_code == 422
+
+
 def test_every_path_is_documented(client: httpx.Client) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert set(paths) == {
@@ -133,7 +138,7 @@ def test_every_path_is_documented(client: httpx.Client) -> None:
         "/v1/runs/{run}/report", "/v1/runs/{run}/why", "/v1/runs/{run}/cancel",
         "/v1/runs/{run}/retry", "/v1/rehearsals", "/v1/nodes", "/v1/queue", "/v1/top",
         "/v1/limits/{field}", "/v1/estimates", "/v1/metrics", "/v1/health", "/v1/usage",
-        "/v1/usage.png", "/v1/runs/{run}/log", "/v1/runs/{run}/outputs",
+        "/v1/runs/{run}/log", "/v1/runs/{run}/outputs",
         "/v1/runs/{run}/outputs/{path}", "/v1/load", "/v1/arrays", "/v1/arrays/{array}",
         "/v1/code", "/v1/code/chunks", "/v1/data", "/v1/data/{name}", "/v1/data/chunks",
         "/v1/data/chunks/{sha256}", "/v1/runs/{run}/session",
