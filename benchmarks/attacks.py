@@ -246,7 +246,6 @@ ATTACKS: dict[str, Callable[[Target], None]] = {
     ),
     "member: downloads": lambda to: to.ask(16, "GET", f"/v1/runs/{to.run}/outputs/large"),
     "member: logs": lambda to: to.ask(32, "GET", f"/v1/runs/{to.run}/log"),
-    "member: usage.png": lambda to: to.ask(16, "GET", "/v1/usage.png"),
     "member: rehearsals": lambda to: to.ask(16, "POST", "/v1/rehearsals", {"job": SMALL}),
     "member: estimates": lambda to: to.ask(16, "POST", "/v1/estimates", {"job": SMALL}),
     "member: runs handed in": lambda to: to.ask(8, "POST", "/v1/runs", {"job": SMALL}),

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import click
 
-from headway.cli.inputs import OUTPUT, open_client
+from headway.cli.inputs import open_client
 from headway.cli.output import Json, as_json, print_json, print_table, say
 from headway.errors import InvalidInput, RunUnknown
 from headway.model.array import Array, array_words, take_array
@@ -122,22 +121,13 @@ def _why(row: Mapping[str, Any]) -> str:
 @click.argument("array")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--sort", metavar="METRIC", help="By this metric, the smallest first.")
-@click.option(
-    "--picture", type=OUTPUT, help="Write a PNG of a metric against each parameter into this file."
-)
 @as_json
-def results(
-    array: str, *, as_csv: bool, sort: str | None, picture: Path | None, machine: bool
-) -> None:
+def results(array: str, *, as_csv: bool, sort: str | None, machine: bool) -> None:
     """What the members of an array have found: their parameters against their last metrics."""
     with open_client() as client:
         view = client.array(array)
     if sort is not None:
         view["members"] = _sorted(view["members"], sort)
-    if picture is not None:
-        from headway.views.charts import draw_results
-
-        picture.write_bytes(draw_results(view["members"], sort))
     if machine:
         print_json(view)
     elif as_csv:
@@ -151,7 +141,6 @@ def results(
 
 
 def _sorted(rows: Sequence[Json], metric: str) -> list[Json]:
-
     known = columns_of(rows, "metrics")
     if metric not in known:
         raise InvalidInput("--sort", metric, f"give one of {', '.join(known) or 'none so far'}")

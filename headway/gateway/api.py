@@ -14,11 +14,10 @@ from headway.estimate.choice import document as option_document
 from headway.gateway.door import Operator, Watcher
 from headway.gateway.errors import NotAllowed
 from headway.gateway.estimate import estimate_options
-from headway.gateway.runs import of_caller, seen_team
+from headway.gateway.runs import NO_NUL, of_caller, seen_team
 from headway.gateway.submit import job_of, limit, refuse_impossible
 from headway.model.access import Caller
 from headway.model.trace import Trace
-from headway.node.apart import apart
 from headway.site import Site
 from headway.views.metrics import exposition
 from headway.views.node_document import load_document, node_shown
@@ -28,15 +27,8 @@ from headway.views.top import document
 from headway.views.usage import usage_document
 
 Pool = Annotated[
-    str,
-    Query(
-        max_length=200,
-        pattern=r"^[^\x00]*$",  # no database takes it, not even in a question
-        description="Work pool; the gateway's own if empty.",
-    ),
+    str, Query(max_length=200, pattern=NO_NUL, description="Work pool; the gateway's own if empty.")
 ]
-
-
 _TRACE = TypeAdapter(Trace)
 
 
@@ -129,7 +121,7 @@ def _of_caller(site: Site, nodes: list[dict[str, Any]], caller: Caller) -> list[
     return [node | {"runs": [run for run in node["runs"] if run in seen]} for node in nodes]
 
 
-_Name = Annotated[str | None, Field(max_length=63, pattern=r"^[^\x00]*$")]
+_Name = Annotated[str | None, Field(max_length=63, pattern=NO_NUL)]
 
 
 def usages(site: Site) -> APIRouter:
@@ -143,22 +135,7 @@ def usages(site: Site) -> APIRouter:
         """What users held in a month: hours, cost, and what of it was not used."""
         return usage_document(site, team=_asked_team(caller, team), user=user, month=month)
 
-    @router.get("/usage.png", response_class=Response)
-    async def picture(
-        caller: Watcher, team: _Name = None, user: _Name = None, month: _Name = None
-    ) -> Response:
-        """The hours of each team as a picture."""
-        asked = _asked_team(caller, team)
-        drawn = await apart(site, caller.team, _drawn, asked, user, month)
-        return Response(drawn, media_type="image/png")
-
     return router
-
-
-def _drawn(site: Site, team: str | None, user: str | None, month: str | None) -> bytes:
-    from headway.views.charts import draw_usage  # noqa: PLC0415 - matplotlib takes a second
-
-    return draw_usage(usage_document(site, team=team, user=user, month=month)["rows"])
 
 
 def _asked_team(caller: Caller, team: str | None) -> str | None:

@@ -16,7 +16,6 @@ from headway.estimate.remaining.diagnostics import rising
 from headway.estimate.remaining.history import Array
 from headway.model.progress import ProgressPoint
 from headway.units import GIB, HOUR_S, MIB, MINUTE_S, format_duration
-from headway.views.tables import columns_of
 
 try:
     from matplotlib.axes import Axes
@@ -28,7 +27,6 @@ except ModuleNotFoundError as error:
 _MAX_POINTS = 800
 """More than there are pixels across would only make the file large."""
 _MAX_METRICS = 3
-_MOST_TEAMS = 30
 _LOG_RATIO = 20.0
 """Times that differ by more than this are drawn on a log scale."""
 
@@ -69,11 +67,6 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
-
-
-def _one_chart(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = new_figure(width, height)
-    return figure, figure.add_subplot()
 
 
 def label(name: str, most: int = 30) -> str:
@@ -165,39 +158,14 @@ def _unit_of_time(last_s: float) -> tuple[float, str]:
     return (MINUTE_S, "minutes") if last_s < 5 * HOUR_S else (HOUR_S, "hours")
 
 
-def draw_usage(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """PNG: GPU-hours of each team, idle ones hatched; CPU-hours where nobody held a GPU."""
-    gpus = any(row["gpu_hours"] for row in rows)
-    held, idle = ("gpu_hours", "idle_gpu_hours") if gpus else ("cpu_hours", "unused_cpu_hours")
-    teams: dict[str, list[float]] = {}
-    for row in rows:
-        sums = teams.setdefault(row["team"], [0.0, 0.0])
-        sums[0] += row[held] - row[idle]
-        sums[1] += row[idle]
-    shown_ = sorted(teams.items(), key=lambda each: sum(each[1]))[-_MOST_TEAMS:]
-    figure, axes = _one_chart(6.4, 1.4 + 0.35 * max(len(shown_), 1))
-    axes.set_xlabel("GPU-hours held" if gpus else "CPU-hours held")
-    axes.grid(alpha=0.3, axis="x")
-    if not shown_:
-        nothing_to_draw(axes, "nothing was held")
-        return png_of(figure, dpi=110)
-    names = [label(team) for team, _ in shown_]
-    used, unused = ([sums[at] for _, sums in shown_] for at in (0, 1))
-    at = range(len(names))
-    axes.barh(at, used, color="tab:blue", label="in use, or not measured")
-    axes.barh(at, unused, left=used, color="lightgrey", hatch="//", label="idle")
-    axes.set_yticks(at, names)
-    axes.legend(fontsize=8)
-    return png_of(figure, dpi=110)
-
-
 def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:
     """PNG: each option with a predicted runtime, its interval, and the Pareto set joined.
 
     Args:
         found: Options as `estimate.choice.document` writes them.
     """
-    figure, axes = _one_chart(6.4, 4.2)
+    figure = new_figure(6.4, 4.2)
+    axes = figure.add_subplot()
     axes.set_xlabel("Hours until it is done")
     axes.set_ylabel("Cost")
     axes.grid(alpha=0.3)
@@ -232,52 +200,3 @@ def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:
 def _done_h(option: Mapping[str, Any]) -> float:
     done_s: float = option["runtime_s"] + (option["wait_s"] or 0.0)
     return done_s / HOUR_S
-
-
-_MOST_PARAMETERS = 4
-_MOST_WORDS = 12
-
-
-def draw_results(rows: Sequence[Mapping[str, Any]], metric: str | None) -> bytes:
-    """PNG: *metric*, else the first that any member told, against each parameter that varies.
-
-    Args:
-        rows: Members, as `members_document` gives them.
-        metric: Its name; None for the first.
-    """
-    known = columns_of(rows, "metrics")
-    metric = metric or (known[0] if known else None)
-    told = [row for row in rows if metric in row["metrics"]]
-    varied = [name for name in columns_of(told, "parameters") if _varies(told, name)]
-    names = varied[:_MOST_PARAMETERS] or columns_of(told, "parameters")[:1] or [""]
-    figure = new_figure(3.4 * len(names) + 0.6, 3.4)
-    for position, (axes, name) in enumerate(
-        zip(figure.subplots(1, len(names), sharey=True, squeeze=False)[0], names, strict=True)
-    ):
-        if metric is None or not told:
-            nothing_to_draw(axes, "no member has told a metric yet")
-            continue
-        _against(axes, told, name, metric)
-        if position == 0:
-            axes.set_ylabel(label(metric))
-    return png_of(figure, dpi=110)
-
-
-def _varies(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
-    return len({str(row["parameters"].get(name)) for row in rows}) > 1
-
-
-def _against(axes: Axes, rows: Sequence[Mapping[str, Any]], name: str, metric: str) -> None:
-    given = [row["parameters"].get(name) for row in rows]
-    found = [row["metrics"][metric] for row in rows]
-    axes.grid(alpha=0.3)
-    axes.set_xlabel(label(name))
-    if all(isinstance(value, int | float) for value in given):
-        axes.scatter(given, found, s=16, alpha=0.7)
-        if min(given) > 0 and max(given) / min(given) > _LOG_RATIO:
-            axes.set_xscale("log")
-        return
-    words = list(dict.fromkeys(str(value) for value in given))
-    axes.scatter([words.index(str(value)) for value in given], found, s=16, alpha=0.7)
-    if len(words) <= _MOST_WORDS:
-        axes.set_xticks(range(len(words)), [label(word) for word in words], rotation=30)

@@ -12,7 +12,5 @@ export async function usageView(place) {
   if (rows.length) rows.push([h("b", {}, "all"), "", ...cells(found.total)]);
   const counted = ["runs", "GPU-hours", "idle", "GiB-hours", "not used", "CPU-hours", "not used", "cost"];
   redraw(place, h("h2", {}, `Usage since ${new Date(found.since).toLocaleDateString()}`),
-    table("Usage", [["team"], ["user"], ...counted.map((name) => [name, "n"])], rows, "Nothing was held this month."),
-    // A site that was installed without what draws pictures has the table alone.
-    rows.length ? h("p", { class: "pictures" }, h("img", { src: "/v1/usage.png", onerror: (event) => event.target.remove(), alt: "GPU-hours or CPU-hours of each team, idle ones hatched; the table has the numbers" })) : null);
+    table("Usage", [["team"], ["user"], ...counted.map((name) => [name, "n"])], rows, "Nothing was held this month."));
 }
