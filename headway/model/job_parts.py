@@ -71,6 +71,8 @@ class Part(BaseModel):
     )  # fmt: skip
     inside: ClassVar[Path] = ()
     """Where a job has this part."""
+    gone: ClassVar[frozenset[str]] = frozenset()
+    """Fields of earlier versions: a job that was kept has null for each that nobody had given."""
 
     def __init__(self, **values: Any) -> None:
         """Build it in Python.
@@ -102,6 +104,9 @@ class Part(BaseModel):
                 completed.setdefault(name, None)
             elif isinstance(field.default, BaseModel | list | dict) and values.get(name) is None:
                 completed.pop(name, None)
+        for name in cls.gone:
+            if completed.get(name, name) is None:
+                del completed[name]
         return completed
 
 
@@ -109,6 +114,7 @@ class Dataset(Part):
     """The data the job reads; staged to the node before the start."""
 
     inside = ("dataset",)
+    gone = frozenset({"shard"})
 
     uri: Annotated[str, URI] = Field(title="Address")
     """Path or fsspec address of a file or directory."""
