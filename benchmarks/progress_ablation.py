@@ -16,13 +16,12 @@ from unittest.mock import patch
 
 import numpy as np
 
+from benchmarks.progress_backtest import Series, backtest, read_series
 from benchmarks.progress_families import HELD_OUT, TUNED
 from benchmarks.progress_recorded import tuned_on
 from benchmarks.progress_remaining import THE_END
 from headway.estimate.remaining import changes, level, pauses, remaining_time
-from headway.estimate.remaining.backtest import backtest
 from headway.estimate.remaining.history import Array, Intervals
-from headway.estimate.remaining.series import Series, read_series
 
 Patch = tuple[object, str, Any]
 Named = list[tuple[str, Series]]
@@ -74,7 +73,7 @@ def recorded() -> Named:
     """Recorded runs, with and without their epochs."""
     found = []
     for path in tuned_on():
-        series = read_series(path.read_bytes(), path.name)
+        series = read_series(path)
         found += [(path.stem, series), (path.stem, replace(series, epoch=None))]
     return found
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from headway.estimate.remaining.backtest import mean_errors, scored_moments
-from headway.estimate.remaining.series import Series
+from benchmarks.progress_backtest import Series, mean_errors, scored_moments
 
 Array = npt.NDArray[np.float64]
 NEWEST = 10

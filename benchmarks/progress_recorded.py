@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.progress_backtest import MAX_MOMENTS, backtest, read_series
 from benchmarks.progress_baselines import errors_of
-from headway.estimate.remaining.backtest import MAX_MOMENTS, backtest
-from headway.estimate.remaining.series import read_series
 
 LOGS = Path(__file__).parents[1] / "tests" / "data" / "remaining"
 _HEAD = ("from the first", "after a tenth", "moving average", "tqdm", "early in 80", "later in 80")
@@ -47,7 +46,7 @@ def kept_apart() -> list[Path]:
 
 def row_of(path: Path) -> Row:
     """What the log at *path* scores."""
-    series = read_series(path.read_bytes(), path.name)
+    series = read_series(path)
     score = backtest(series)
     others = (errors_of(name, series, MAX_MOMENTS)[1] for name in ("moving_average", "tqdm"))
     held = (score.early_coverage_frac, score.interval_coverage_frac)

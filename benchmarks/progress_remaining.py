@@ -20,10 +20,9 @@ import argparse
 
 import numpy as np
 
+from benchmarks.progress_backtest import Scores, Series, backtest
 from benchmarks.progress_baselines import BASELINES, errors_of
 from benchmarks.progress_families import HELD_OUT, TUNED, Draw, Family, Now, oracle
-from headway.estimate.remaining.backtest import Scores, backtest
-from headway.estimate.remaining.series import Series
 
 THE_END = Now(10**9)
 PRIORS = (1.0, 2.0, 0.5)

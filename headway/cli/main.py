@@ -42,7 +42,7 @@ _COMMANDS = {
     "nodes": ("queue", "What each node has, what is promised of it, and what is in use."),
     "outputs": ("outputs", "List what a run wrote below its outputs, or fetch it into..."),
     "profile": ("profile", "Kernels and copies of a run against what its links carry."),
-    "progress": ("progress", "What a log says about progress, and how well remaining time..."),
+    "progress": ("progress", "What a log says about progress."),
     "prune": ("prune", "Remove the folders of finished runs on this node: outputs,..."),
     "queue": ("queue", "Who waits, for what, in which order; of other teams only that..."),
     "replay": ("replay", "Replay the jobs of TRACE on a cluster of equal nodes and say..."),

@@ -1,21 +1,17 @@
-"""Commands about progress: what a log says, and how good the remaining time would have been."""
+"""Commands about progress: what a log says."""
 
 import json
 import math
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import click
 
-from headway.cli.inputs import A_FILE, FiniteRange, name_of, read_data
-from headway.cli.output import Columns, Json, as_json, print_json, print_rows, say
+from headway.cli.inputs import A_FILE, name_of
+from headway.cli.output import Columns, Json, as_json, print_rows, say
 from headway.errors import shown
-from headway.estimate.remaining.backtest import backtest
-from headway.estimate.remaining.diagnostics import diagnose
-from headway.estimate.remaining.series import read_series
 from headway.model.progress import ProgressPoint
 from headway.progress.parser import LogParser
 from headway.units import format_duration
@@ -27,7 +23,7 @@ _SHOWN_POINTS = 20
 
 @click.group()
 def progress() -> None:
-    """What a log says about progress, and how well remaining time is told."""
+    """What a log says about progress."""
 
 
 @progress.command()
@@ -55,27 +51,6 @@ def parse(logfile: BinaryIO, pattern: str | None, epochs: int | None, machine: b
         click.echo(f"the last {_SHOWN_POINTS}:")
     if newest:
         print_rows(_POINT, newest)
-
-
-@progress.command()
-@click.argument("series", type=A_FILE)
-@click.option("--prior", "prior_s", type=FiniteRange(min=0, min_open=True), metavar="SECONDS")
-@as_json
-def replay(series: BinaryIO, prior_s: float | None, machine: bool) -> None:
-    """Walk the recorded SERIES and score what would have been said of the time left.
-
-    A CSV file with the columns t_s, iteration, total and perhaps epoch. Errors are the mean of
-    |said - true| / true, over all moments and after a tenth of the run; "early" is how often
-    the interval held before the first epoch ended, or in the first tenth.
-    """
-    recorded = read_series(read_data(series), name_of(series))
-    scores = backtest(recorded, prior_s)
-    found = diagnose(recorded.t_s, recorded.iteration)
-    if machine:
-        print_json({"headway": _known(asdict(scores)), "diagnostics": _known(asdict(found))})
-        return
-    print_rows(_SCORES, [scores])
-    click.echo(found.sentence())
 
 
 def _points(file: BinaryIO, parser: LogParser) -> Iterator[ProgressPoint]:
@@ -112,21 +87,4 @@ _POINT: Columns = {
     "epoch": lambda point: None if point.epoch is None else f"{point.epoch:.4g}",
     "total": lambda point: point.total,
     "metrics": _metrics,
-}
-
-
-def _known(fields: dict[str, Any]) -> dict[str, Any]:
-    """*fields* without those that hold nothing."""
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _share(covered: float | None) -> str:
-    return "" if covered is None else f"{covered:.0%}"
-
-
-_SCORES: Columns = {
-    "from the first": lambda scores: f"{scores.from_first:.1%}",
-    "after 10 %": lambda scores: f"{scores.after_10_percent:.1%}",
-    "in the 80 % interval": lambda scores: _share(scores.interval_coverage_frac),
-    "early": lambda scores: _share(scores.early_coverage_frac),
 }

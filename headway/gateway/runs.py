@@ -234,7 +234,6 @@ def details(site: Site, seen: ListedRun, record: RunRecord | None) -> dict[str, 
     known |= documents.run_details(history, remaining_s_of(progress))
     if record.state is RunState.WAITING and not is_over(seen):
         known["waiting"] = waiting_of(site, record)
-    known["diagnostics"] = documents.diagnostics_view(history.diagnostics)
     if history.profile is not None:
         known["profile"] = profile_view(history.profile)
     return known

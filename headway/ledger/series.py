@@ -56,13 +56,6 @@ class Progress(Repository):
         with self._database.reading() as session:
             return _points(session, run_id, attempt)
 
-    def newest(self, run_id: str, attempt: int, most: int) -> list[ProgressPoint]:
-        """The first point of an attempt and its *most* newest ones, in order."""
-        with self._database.reading() as session:
-            newest, number = _newest_number(session, run_id, attempt), col(ProgressRow.number)
-            some = (number == 0) | (number > (newest or 0) - most)
-            return _points(session, run_id, attempt, some)
-
     def thinned(self, run_id: str, attempt: int, most: int) -> list[ProgressPoint]:
         """At most *most* points of an attempt, evenly over all of it, and the last one."""
         with self._database.reading() as session:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from headway.errors import NotInstalled, shown
-from headway.estimate.remaining.diagnostics import rising
 from headway.estimate.remaining.history import Array
 from headway.model.progress import ProgressPoint
 from headway.units import GIB, HOUR_S, MIB, MINUTE_S, format_duration
@@ -200,3 +199,26 @@ def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:
 def _done_h(option: Mapping[str, Any]) -> float:
     done_s: float = option["runtime_s"] + (option["wait_s"] or 0.0)
     return done_s / HOUR_S
+
+
+def rising(points: Sequence[ProgressPoint]) -> tuple[Array, Array, str]:
+    """When how much was done, and of what: iterations, or epochs where there is nothing finer.
+
+    Points that bring nothing new are left out, and all before a restart, which
+    counts from its own beginning.
+
+    Returns:
+        Seconds since the start; units done then, rising; the unit's name.
+    """
+    fine = [(p.t_s, float(p.iteration)) for p in points if p.iteration is not None]
+    coarse = [(p.t_s, float(p.epoch)) for p in points if p.epoch is not None]
+    chosen, unit = (fine, "iteration") if fine or not coarse else (coarse, "epoch")
+    t_s: list[float] = []
+    done: list[float] = []
+    for at, count in chosen:
+        if done and count < 0.5 * done[-1]:
+            t_s, done = [], []
+        if not done or (count > done[-1] and at >= t_s[-1]):
+            t_s.append(at)
+            done.append(count)
+    return np.asarray(t_s, dtype=float), np.asarray(done, dtype=float), unit

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from headway.estimate.remaining.diagnostics import Diagnostics
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
 from headway.model.kept_code import KeptCode
@@ -14,7 +13,6 @@ from headway.model.run_warning import RunWarning
 from headway.model.session import serves_port, session_link
 from headway.model.size import Size
 from headway.prefect.listed_run import ListedRun
-from headway.progress.straggler import Straggler, straggler_of
 from headway.units import format_duration, format_size
 from headway.views.fields import fields, iso_time
 from headway.views.run_history import RunHistory
@@ -164,8 +162,6 @@ def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any
             }
             for rank in history.ranks
         ],
-        "paces": [fields(pace, *_PACE) for pace in history.paces],
-        "straggler": _straggler(straggler_of(history.paces)),
         "warnings": [warning_view(each) for each in history.warnings],
         "attempts": [_attempt(each, record) for each in history.attempts],
     }
@@ -178,17 +174,10 @@ def _serves(history: RunHistory) -> bool:
     return running and serves_port(record.job)
 
 
-def _straggler(found: Straggler | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {**fields(found.pace, "rank", "node"), **fields(found, "lost_s", "text")}
-
-
 _FAR = (
     "done_frac", "remaining_s", "remaining_low_s", "remaining_high_s", "remaining_cost",
     "progress_text",
 )  # fmt: skip
-_PACE = ("rank", "node", "step_s", "data_s", "steps", "host_busy_frac")
 _QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")
 _STAGED = (
     *("attempt", "name", "node", "uri", "size_bytes"),
@@ -239,18 +228,6 @@ def warning_view(warning: RunWarning) -> dict[str, Any]:
         "attempt": warning.attempt,
         **fields(warning.failure, "kind", "gpu", "measured", "limit", "text"),
         **fields(warning, "began_at", "ended_at", "stopped_at"),
-    }
-
-
-def diagnostics_view(found: Diagnostics) -> dict[str, Any]:
-    """How steady a run's iteration times are, as `headway show --json` prints it."""
-    return {
-        "iterations": found.iterations,
-        "startup_iterations": found.startup,
-        "mean_s": found.mean_s,
-        "variation": found.cv,
-        **fields(found, "adf_statistic", "adf_p_value", "stationary"),
-        "text": found.sentence(),
     }
 
 

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 
-from headway.estimate.remaining.diagnostics import Diagnostics, diagnose_points
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
 from headway.model.kept_code import KeptCode
@@ -16,12 +14,9 @@ from headway.model.run import Step
 from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
 from headway.model.staged import Staging
-from headway.progress.straggler import LOOKED_AT, Pace, pace_of
 from headway.run.outputs import list_outputs
 from headway.run.profiling import kept
 from headway.site import Site
-
-_LATELY_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +37,6 @@ class RunHistory:
     """Where log and outputs of the run are, or would be, on this node."""
     outputs: Sequence[str] | None
     """Files on this node; None when they are on another one, and so not known here."""
-    diagnostics: Diagnostics
-    """How steady the newest attempt's iteration times are."""
     lease: Lease | None = None
     """The one that it holds now."""
     newest: ProgressPoint | None = None
@@ -56,15 +49,13 @@ class RunHistory:
     """How its data sets came to the nodes of its attempts."""
     code: KeptCode | None = None
     """The folder that it brought along."""
-    paces: Sequence[Pace] = ()
-    """Of a gang: how fast each part goes of which that is known."""
 
 
 def history_of(site: Site, record: RunRecord) -> RunHistory:
     """What the ledger and this node's disk have of one run."""
     ledger, run_id = site.ledger, record.run_id
     folder = site.settings.runs_dir / run_id
-    points = ledger.progress.series(run_id, record.attempt)
+    points = ledger.progress.thinned(run_id, record.attempt, 1)
     code_id = record.job.get("code")
     ranks = ledger.runs.ranks(run_id, record.attempt)
     return RunHistory(
@@ -79,26 +70,11 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
         outputs=_outputs(folder) if record.node in (None, site.settings.node) else None,
         lease=ledger.leases.of_run(run_id),
         newest=points[-1] if points else None,
-        diagnostics=diagnose_points(points),
         stored=ledger.stored.of_run(run_id),
         profile=kept(site, run_id),
         stagings=ledger.staged.of_run(run_id),
         code=ledger.code.get(record.team, str(code_id)) if code_id else None,
-        paces=_paces(site, [record, *ranks]) if ranks else (),
     )
-
-
-def _paces(site: Site, parts: Sequence[RunRecord]) -> list[Pace]:
-    found = []
-    for part in parts:
-        points = site.ledger.progress.newest(part.run_id, part.attempt, LOOKED_AT)
-        node, busy = part.node or "", None
-        if part.exit is None:
-            seen = site.ledger.telemetry.series(node, last_s=_LATELY_S)
-            fracs = [point.busy_frac for point in seen if point.busy_frac is not None]
-            busy = fmean(fracs) if fracs else None
-        found.append(pace_of(part.gang_rank, node, points, busy))
-    return [pace for pace in found if pace is not None]
 
 
 def _outputs(folder: Path) -> list[str]:

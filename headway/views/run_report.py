@@ -21,7 +21,6 @@ from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
 from headway.model.staged import Staging
 from headway.profile.text import profile_view
-from headway.progress.straggler import straggler_of
 from headway.units import format_duration, format_size
 from headway.views.run_document import comparison, size_of
 from headway.views.run_history import RunHistory
@@ -64,10 +63,7 @@ def run_report(history: RunHistory) -> list[Section]:
             sections.append(Section(title, ("", *_COLUMNS), rows))
         since = attempt.ended_at or since
     if history.ranks:
-        slow = straggler_of(history.paces)
-        others = [_rank(one) for one in history.ranks]
-        others += [] if slow is None else [("slowest", slow.text)]
-        sections.append(Section("Other nodes", _FACTS, tuple(others)))
+        sections.append(Section("Other nodes", _FACTS, tuple(map(_rank, history.ranks))))
     if history.attempts:
         sections.append(Section("Left behind", _FACTS, tuple(_left(history))))
     return sections
@@ -317,7 +313,6 @@ def _left(history: RunHistory) -> Iterable[tuple[str, str]]:
     yield from _outputs(history)
     for part in history.stored:
         yield from _in_the_store(part)
-    yield "iterations", history.diagnostics.sentence()
     if history.profile is not None:
         view = profile_view(history.profile)
         yield "profile", "; ".join([view["text"], *(each["text"] for each in view["copies"])])

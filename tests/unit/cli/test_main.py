@@ -97,7 +97,6 @@ def test_a_gateway_that_is_away_is_named_with_the_next_step(
         (["replay", "-", "--nodes", "1", "--gpus", "1"], "gpus\n0\n", 2, "-:1 columns: got"),
         (["traces", "import", "-"], "gpus\n0\n", 2, "-:1 columns: got"),
         (["progress", "parse", "-"], "{'loss': 0.5, 'epoch': 1.0}\n", 0, "1 points in -"),
-        (["progress", "replay", "-"], "t_s\n0\n", 2, "-:1 columns: got"),
         (["estimators", "evaluate", "--traces", "-"], "gpus\n0\n", 2, "-:1 columns: got"),
     ],
 )
@@ -193,7 +192,6 @@ def test_an_error_of_the_operating_system_is_a_line(error: OSError, status: int)
         (["runs", "--limit", "0"], "0 is not in the range"),
         (["estimate", __file__, "--budget", "nan"], "nan is not a finite number"),
         (["estimate", __file__, "--budget", "inf"], "inf is not a finite number"),
-        (["progress", "replay", __file__, "--prior", "nan"], "nan is not a finite number"),
     ],
 )
 def test_a_number_that_is_none_or_out_of_its_range_is_refused(

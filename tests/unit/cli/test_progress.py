@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from headway.cli.main import headway
@@ -57,42 +56,11 @@ def test_parse_shows_the_newest_points_to_people() -> None:
     assert "1876" in text
 
 
-@pytest.mark.parametrize("arguments", [("parse", "nowhere.log"), ("replay", "nowhere.csv")])
-def test_a_missing_file_is_refused(arguments: tuple[str, ...]) -> None:
-    assert run(*arguments)[0] == 2
+def test_a_missing_file_is_refused() -> None:
+    assert run("parse", "nowhere.log")[0] == 2
 
 
 def test_a_bad_pattern_is_refused() -> None:
     status, text = run("parse", str(DATA / "keras3.log"), "--pattern", "(a")
     assert status == 2
     assert "RE2" in text
-
-
-def test_replay_scores_the_remaining_time(tmp_path: Path) -> None:
-    series = tmp_path / "series.csv"
-    rows = ["0,0,200", *(f"{50 + i * 0.5},{i},200" for i in range(1, 201))]
-    series.write_text("t_s,iteration,total\n" + "\n".join(rows))
-    status, text = run("replay", str(series), "--json")
-    document = json.loads(text)
-    assert status == 0
-    assert document.keys() == {"headway", "diagnostics"}
-    assert document["headway"].keys() == {
-        "from_first",
-        "after_10_percent",
-        "interval_coverage_frac",
-        "early_coverage_frac",
-    }
-    assert document["headway"]["after_10_percent"] < 0.02
-    assert document["diagnostics"]["cv"] == pytest.approx(0.0, abs=1e-6)
-    status, text = run("replay", str(series), "--prior", "150")
-    assert status == 0
-    assert "in the 80 % interval" in text
-    assert run("replay", str(series), "--prior", "-1")[0] == 2
-
-
-def test_replay_names_the_bad_line(tmp_path: Path) -> None:
-    series = tmp_path / "series.csv"
-    series.write_text("t_s,iteration,total\n1,1,9\n2,much,9\n")
-    status, text = run("replay", str(series))
-    assert status == 2
-    assert f'{series}:3 iteration: got "much"' in text

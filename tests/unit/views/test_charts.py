@@ -3,14 +3,12 @@
 import importlib
 import sys
 
-import numpy as np
 import pytest
 
 from headway.errors import NotInstalled
-from headway.estimate.remaining.diagnostics import diagnose_points, dickey_fuller, rising
 from headway.model.progress import ProgressPoint
 from headway.units import GIB
-from headway.views.charts import draw_run
+from headway.views.charts import draw_run, rising
 
 POINTS = [
     ProgressPoint(0.1 * n, iteration=n, total=3000, metrics={"loss $_{": 1 / n, "\u202e": n})
@@ -40,24 +38,6 @@ def test_a_restart_counts_from_its_own_beginning() -> None:
 
 def test_epochs_do_where_there_is_nothing_finer() -> None:
     assert rising([ProgressPoint(1.0, epoch=1.0), ProgressPoint(2.0, epoch=2.0)])[2] == "epoch"
-
-
-def test_steady_points_are_judged_steady() -> None:
-    found = diagnose_points(POINTS)
-    assert found.cv is not None
-    assert found.cv < 0.01
-
-
-def test_stationarity_is_judged_as_statsmodels_does() -> None:
-    noise = np.random.default_rng(1).normal(size=200)
-    wave = np.sin(np.arange(200) / 9)
-    # Of statsmodels 0.15's adfuller(times, autolag="AIC").
-    for times, statistic, p_value in (
-        (1 + 0.1 * noise, -6.9241830243835, 1.12634153603e-09),
-        (5 + 0.01 * np.cumsum(noise), -0.82791391947013, 0.8107847555404),
-        (1 + 0.01 * wave + 1e-3 * noise, -7.2129466033035, 2.21044796973e-10),
-    ):
-        assert dickey_fuller(times) == pytest.approx((statistic, p_value), rel=1e-8)
 
 
 def test_without_matplotlib_a_sentence_says_what_to_install(

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from headway.estimate.remaining.diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord, ProgressSnapshot
 from headway.model.lease import Admit, Basis, Demand, Sharing
@@ -31,7 +30,6 @@ from headway.units import GIB
 from headway.views.queue_document import rehearsal_view
 from headway.views.run_document import (
     comparison,
-    diagnostics_view,
     is_over,
     run_details,
     run_view,
@@ -81,7 +79,7 @@ KEYS = {
 }  # fmt: skip
 NOTHING = RunHistory(
     RECORD, [], [], [], [], [],
-    here="a", folder=Path("/r"), outputs=[], diagnostics=diagnose_points([]),
+    here="a", folder=Path("/r"), outputs=[],
 )  # fmt: skip
 """A run of which nothing is known beside its record."""
 
@@ -189,7 +187,6 @@ def test_every_key_is_documented() -> None:
     details = run_details(
         replace(NOTHING, warnings=[WARNING], attempts=[AttemptRecord("id-1", 1)]), None
     )
-    keys |= {"diagnostics", *diagnostics_view(diagnose_points([]))}
     keys |= set(details["warnings"][0]) | set(details["attempts"][0])
     keys |= set(details) | set(details["predicted"]) | set(details["progress"])
     assert {key for key in keys if key not in re.findall(r"[a-z_0-9]+", page)} == set()

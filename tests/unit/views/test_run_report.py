@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from headway.estimate.remaining.diagnostics import diagnose_points
 from headway.model.attempt_record import AttemptRecord
 from headway.model.lease import Basis, Demand, GpuGrant, Lease
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
-from headway.progress.straggler import Pace
 from headway.units import GIB, MIB
 from headway.views.run_history import RunHistory
 from headway.views.run_report import Section, ending, headline, markdown, run_report
@@ -64,7 +62,6 @@ PAST = RunHistory(
     folder=Path("/home/runs/r1"),
     here="node-a",
     outputs=["/home/runs/r1/outputs/model.bin"],
-    diagnostics=diagnose_points([]),
 )
 
 
@@ -127,14 +124,6 @@ def test_a_gangs_other_ranks_are_named() -> None:
     other = replace(RECORD, run_id="r2", node="node-b", gang_id="r1", gang_rank=1, exit=KILLED)
     told = facts(replace(PAST, ranks=[other]), "Other nodes")["rank 1"]
     assert told.startswith("run r2 on node-b: it was killed for host memory, with exit 137")
-
-
-def test_a_gangs_slow_part_is_named() -> None:
-    other = replace(RECORD, run_id="r2", node="node-b", gang_id="r1", gang_rank=1)
-    paces = [Pace(0, "node-a", 0.2, None, 600), Pace(1, "node-b", 0.3, None, 600)]
-    told = facts(replace(PAST, ranks=[other], paces=paces), "Other nodes")["slowest"]
-    assert told.startswith("rank 1 on node-b takes 0.3 s a step, 1.5 times the median part")
-    assert "slowest" not in facts(replace(PAST, ranks=[other], paces=paces[:1]), "Other nodes")
 
 
 def test_the_headline_is_one_sentence() -> None:

@@ -1,13 +1,12 @@
-"""Recorded series: how they are read, scored and judged."""
+"""Recorded series: how they are read and scored."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.progress_backtest import MAX_MOMENTS, Series, backtest, read_series
 from benchmarks.progress_baselines import BASELINES, errors_of
-from headway.errors import InvalidInput
-from headway.estimate.remaining.backtest import MAX_MOMENTS, backtest
-from headway.estimate.remaining.diagnostics import diagnose
-from headway.estimate.remaining.series import Series, read_series
 
 
 def series(steps_s: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Series:
@@ -55,62 +54,14 @@ def test_the_others_are_what_they_are_called() -> None:
         assert errors_of(other, series(np.ones(100)), 1000)[0] == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_series_is_read() -> None:
-    rows = b"t_s,iteration,total,x\n1,1,9,a\n2,2,9,\n2,2,9,\n1,1,9,\n4.5,3,9,\n"
-    got = read_series(b"\xef\xbb\xbf" + rows, "s")
+def test_a_series_is_read(tmp_path: Path) -> None:
+    rows = tmp_path / "s.csv"
+    rows.write_text("t_s,iteration,total,x\n1,1,9,a\n2,2,9,\n2,2,9,\n1,1,9,\n4.5,3,9,\n")
+    got = read_series(rows)
     assert got.t_s.tolist() == [1.0, 2.0, 4.5]
     assert got.iteration.tolist() == [1.0, 2.0, 3.0]
     assert got.total == 9.0
-
-
-def test_times_since_1970_begin_with_the_run() -> None:
-    got = read_series(b"t_s,iteration\n1700000000,1\n1700000005,2\n", "s")
+    rows.write_text("t_s,iteration\n1700000000,1\n1700000005,2\n")
+    got = read_series(rows)
     assert got.t_s.tolist() == [0.0, 5.0]
     assert got.total == 2.0
-
-
-@pytest.mark.parametrize(
-    ("data", "place", "field"),
-    [
-        (b"", "s", "file"),
-        (b"t_s,total\n1,2\n", "s:1", "columns"),
-        (b"t_s,iteration\n1,1\n", "s", "rows"),
-        (b"t_s,iteration\n1,1\n2,x\n", "s:3", "iteration"),
-        (b"t_s,iteration\nnan,1\n", "s:2", "t_s"),
-        (b"t_s,iteration,total\n1,1,-4\n", "s:2", "total"),
-        (b"t_s,iteration\n1\n", "s:2", "iteration"),
-    ],
-)
-def test_a_series_that_cannot_be_read_is_named(data: bytes, place: str, field: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        read_series(data, "s")
-    assert (caught.value.where, caught.value.field) == (place, field)
-
-
-def test_steady_times_are_stationary() -> None:
-    recorded = slow_start(1000)
-    found = diagnose(recorded.t_s, recorded.iteration)
-    assert found.stationary is True
-    assert found.startup == 4
-    assert found.iterations == 996
-    assert found.cv == pytest.approx(0.05, rel=0.1)
-    assert found.mean_s == pytest.approx(0.2, rel=0.02)
-    assert "stationary (augmented" in found.sentence()
-
-
-def test_times_that_wander_are_not() -> None:
-    rng = np.random.default_rng(1)
-    steps_s = 1.0 + 0.01 * np.abs(np.cumsum(rng.normal(0.0, 1.0, 500)))
-    found = diagnose(np.cumsum(steps_s), np.arange(1.0, 501))
-    assert found.stationary is False
-    assert "not stationary" in found.sentence()
-
-
-def test_too_few_or_equal_times() -> None:
-    short = diagnose(np.arange(1.0, 6), np.arange(1.0, 6))
-    assert (short.cv, short.stationary) == (pytest.approx(0.0), None)
-    equal = diagnose(np.arange(1.0, 101), np.arange(1.0, 101))
-    assert equal.stationary is True
-    nothing = diagnose(np.array([]), np.array([]))
-    assert nothing.cv is None
-    assert "too few" in nothing.sentence()

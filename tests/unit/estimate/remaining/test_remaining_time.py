@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.estimate.remaining.backtest import backtest
+from benchmarks.progress_backtest import backtest, read_series
 from headway.estimate.remaining.history import MAX_ENTRIES, History
 from headway.estimate.remaining.remaining_time import (
     RemainingEstimate,
     RemainingTime,
 )
-from headway.estimate.remaining.series import read_series
 
 
 def follow(
@@ -517,7 +516,7 @@ def test_real_runs_end_within_what_was_said_before_their_first_epoch_ended(
 ) -> None:
     shares = []
     for name in names:
-        series = read_series((RECORDED / f"{name}.csv").read_bytes(), name)
+        series = read_series(RECORDED / f"{name}.csv")
         score = backtest(series)
         assert score.early_coverage_frac is not None
         shares.append(score.early_coverage_frac)

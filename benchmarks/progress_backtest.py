@@ -1,16 +1,51 @@
-"""Walks a recorded series and scores the remaining time that would have been shown."""
+"""Recorded series of runs: walked, and the remaining time scored that would have been shown."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from headway.estimate.remaining.history import Array
 from headway.estimate.remaining.remaining_time import RemainingTime
-from headway.estimate.remaining.series import Series
 
 MAX_MOMENTS = 1000
 """Of longer series so many evenly spaced moments are scored, unless told otherwise."""
+_WALL_CLOCK_S = 1e8
+"""A series that begins this late counts from 1970, not from its own start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One run; all arrays have one length and rise."""
+
+    t_s: Array
+    """Seconds since the start of the run."""
+    iteration: Array
+    """Iterations done then; of epochs where the run reports nothing finer."""
+    total: float
+    """Iterations of the whole run."""
+    epoch: Array | None = None
+    """Epochs done then; None where the series does not say."""
+
+
+def read_series(path: Path) -> Series:
+    """The file at *path* with the columns t_s, iteration and perhaps total, epoch.
+
+    Rows that bring no progress (a rank that said the same, a restart) are left out. Where no row
+    has a total, the last iteration is it.
+    """
+    rows = pd.read_csv(path)
+    total = rows["total"].max() if "total" in rows else 0.0
+    rows = rows[rows["iteration"] > rows["iteration"].cummax().shift(fill_value=-1)]
+    rows = rows[rows["t_s"] >= rows["t_s"].cummax()]
+    t_s, iteration = rows["t_s"].to_numpy(float), rows["iteration"].to_numpy(float)
+    if t_s[0] > _WALL_CLOCK_S:
+        t_s = t_s - t_s[0]
+    has_epochs = "epoch" in rows and rows["epoch"].notna().all()
+    epoch = rows["epoch"].to_numpy(float) if has_epochs else None
+    return Series(t_s, iteration, float(max(total, iteration[-1])), epoch)
 
 
 @dataclass(frozen=True, slots=True)
