@@ -69,7 +69,7 @@ class ContainerSpec:
     user: str = ""
     """``uid:gid``; empty for the owner of headway's own process."""
     wrapper: tuple[str, ...] = ()
-    """Words before the command, left out where the image has no shell to run them."""
+    """Words before the command."""
     log_limit_bytes: int = 256 * 1024 * 1024
     """Bytes of log kept on disk; beyond it the oldest part is given up, and this is said."""
     working_dir: str = ""

@@ -21,7 +21,6 @@ from headway.model.image import ImageReference
 from headway.runtime import logfile
 from headway.runtime.docker import creation, images
 from headway.runtime.docker.engine import Engine, asking, ordering
-from headway.runtime.docker.enginelog import fetch_into, logged
 from headway.runtime.docker.execution import DockerExecution
 from headway.runtime.docker.firewall import Service
 from headway.runtime.docker.networks import Networks
@@ -303,11 +302,7 @@ class DockerRuntime:
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
         """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""
-        labels = self._labels(name)
-        path = Path(labels[creation.LOG])
-        if labels[creation.LOG_BY] == creation.BY_ENGINE:
-            fetch_into(path, lambda stream, after: logged(self.engine, name, stream, after))
-        return logfile.read_chunk(path, offset, limit_bytes)
+        return logfile.read_chunk(Path(self._labels(name)[creation.LOG]), offset, limit_bytes)
 
     def trim_logs(self) -> None:
         """Give up the oldest part of every log that is over its limit; offsets stay valid."""

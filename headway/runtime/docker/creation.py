@@ -24,7 +24,7 @@ from headway.model.image import ImageReference
 from headway.runtime import logfile
 from headway.runtime.docker.engine import Engine, asking, ordering
 from headway.runtime.docker.images import have_image
-from headway.runtime.errors import ContainerExists
+from headway.runtime.errors import ContainerExists, PolicyViolation
 from headway.runtime.port import FIRST_TO_GO, ContainerSpec
 from headway.runtime.rules import LOG_TARGET, real_source
 from headway.runtime.surroundings import OWN_TMP, surroundings, with_user
@@ -32,10 +32,8 @@ from headway.units import MIB
 
 SITE, RUN, ATTEMPT = "headway.site", "headway.run", "headway.attempt"
 LENT = "headway.lent"
-LOG, LOG_LIMIT, LOG_BY = "headway.log", "headway.log_limit", "headway.log_by"
+LOG, LOG_LIMIT = "headway.log", "headway.log_limit"
 """Labels that a container is found and read by."""
-BY_ENGINE = "engine"
-"""Who writes the log of a container whose image has no shell."""
 _SHELL, _ACCOUNTS = "/bin/sh", "/etc/passwd"
 # Appended by the program itself: nothing between it and the file can lose a line.
 _LOGGED = (_SHELL, "-c", f'exec "$@" >>{LOG_TARGET} 2>&1', "headway")
@@ -80,7 +78,7 @@ class Creation:
         return f"{uid}:{gid}"
 
     def run(self) -> None:
-        """Create it, do not start it. Raises `ContainerExists`, `ImageMissing`."""
+        """Create, do not start. Raises `ContainerExists`, `ImageMissing`, `PolicyViolation`."""
         spec = self.spec
         mounts = [
             Mount(
@@ -98,11 +96,12 @@ class Creation:
         said = dict(each.partition("=")[::2] for each in image["Config"].get("Env") or ())
         if self._read_only:
             mounts += self._over_volumes(image["Config"].get("Volumes") or {})
-        container = self._create(image["Id"], said, [*mounts, log], logged=True)
+        container = self._create(image["Id"], said, [*mounts, log])
         if not self._has_shell(container):
-            with ordering(f"create container {spec.name} again without a shell"):
+            with ordering(f"remove container {spec.name}, which has no shell"):
                 self.engine.api.remove_container(container, v=True)
-            container = self._create(image["Id"], said, mounts, logged=False)
+            allowed = f"give an image that has {_SHELL}, by which the program's output is kept"
+            raise PolicyViolation("image", spec.image, allowed)
         if not self._read_only:
             self._name_user(container)
 
@@ -155,7 +154,6 @@ class Creation:
         said: Mapping[str, str],
         mounts: Sequence[Mount],
         *,
-        logged: bool,
         limited: bool = True,
     ) -> str:
         """Create, *limited* in the container's own disk where the engine takes that; the id."""
@@ -185,22 +183,22 @@ class Creation:
             cgroup_parent=self.parent_group,
             log_config=LogConfig(
                 type=LogConfig.types.JSON,
-                config={"max-size": str(MIB if logged else spec.log_limit_bytes), "max-file": "2"},
+                config={"max-size": str(MIB), "max-file": "2"},
             ),
         )
         with ordering(f"create container {spec.name}"):
             try:
                 created = api.create_container(
                     image_id,  # what its name means now, whatever it will
-                    [*(spec.wrapper if logged else ()), *spec.command],
-                    entrypoint=list(_LOGGED) if logged else [],
+                    [*spec.wrapper, *spec.command],
+                    entrypoint=list(_LOGGED),
                     name=spec.name,
                     user=self._user,
                     working_dir=spec.working_dir or None,
                     environment=_environment(spec, said),
                     stop_signal="SIGTERM",
                     ports=list(published),
-                    labels=self._labels(logged=logged),
+                    labels=self._labels(),
                     host_config=host_config,
                     healthcheck={"test": ["NONE"]},
                     network_disabled=self.network == NetworkMode.NONE,
@@ -213,10 +211,10 @@ class Creation:
                 if not limited:
                     raise
                 # Its file system was mounted without project quotas.
-                return self._create(image_id, said, mounts, logged=logged, limited=False)
+                return self._create(image_id, said, mounts, limited=False)
         return str(created["Id"])
 
-    def _labels(self, *, logged: bool) -> dict[str, str]:
+    def _labels(self) -> dict[str, str]:
         spec = self.spec
         return {
             SITE: self.site,
@@ -224,7 +222,6 @@ class Creation:
             ATTEMPT: str(spec.attempt),
             LOG: str(spec.log_path),
             LOG_LIMIT: str(spec.log_limit_bytes),
-            LOG_BY: "program" if logged else BY_ENGINE,
             **({LENT: "yes"} if spec.lent else {}),
             "headway.image": str(ImageReference.parse(spec.image)),
         }

@@ -273,22 +273,12 @@ def test_a_gpu_that_the_engine_cannot_give(harness: Harness) -> None:
     assert "device driver" in status.error
 
 
-def test_an_image_without_a_shell_keeps_its_log(harness: Harness) -> None:
-    """Its log comes from the engine; the file and the offsets are the same."""
-    image = _shell_less_image()
-    numbers = "\n".join(str(n) for n in range(3000)) + "\n"
-    (harness.folder / "numbers").write_text(numbers)
-    command = ("/busybox", "cat", "/data/numbers", "/data/missing")
-    mounts = (BindMount(harness.folder, "/data"),)
-    runtime, spec, ended = harness.ended(SPEAKS, image=image, command=command, mounts=mounts)
-    assert ended.exit_code == 1
-    for _ in range(2):
-        found = whole_log(harness.runtime(), spec.name).decode()
-        lines = found.splitlines(keepends=True)
-        assert "".join(line for line in lines if line.strip().isdigit()) == numbers
-        assert [line for line in lines if "/data/missing" in line]
-        assert len(lines) == 3001
-    assert runtime.read_log(spec.name, 5).data == found[5:].encode()
+def test_an_image_without_a_shell_is_refused(harness: Harness) -> None:
+    """What its program says could not be kept."""
+    spec = replace(harness.spec(SPEAKS), image=_shell_less_image(), command=("/busybox", "id"))
+    with pytest.raises(PolicyViolation, match=r"no-shell.*give an image that has /bin/sh"):
+        harness.runtime().create(spec)
+    assert harness.runtime().inspect(spec.name) is None
 
 
 def _shell_less_image() -> str:
@@ -398,11 +388,6 @@ def test_a_profiled_program_gets_its_grace_time(harness: Harness, tmp_path: Path
     runtime.stop(spec.name, 10.0)
     assert runtime.wait(spec.name, 5.0).exit_code == 5
     assert whole_log(runtime, spec.name) == b"up\nsaved\n"
-
-
-def test_an_image_without_a_shell_is_not_wrapped(harness: Harness) -> None:
-    changes = {"image": _shell_less_image(), "wrapper": wrapper("/outputs/profile-1", 10.0)}
-    assert says(harness, "", command=("/busybox", "echo", "hello"), **changes) == "hello\n"
 
 
 def test_page_cache_is_no_need_but_shared_memory_is(harness: Harness) -> None:
