@@ -157,6 +157,14 @@ SPELLED = (
     # What clu writes; chainer's bar.
     Row(r"logging_writer\.py:[0-9]{1,5}\] \[%iteration%\] (?:steps_per_second|train|loss)"),
     Row(r"^\s{0,8}%iteration% iter, %epoch_done% epoch / [0-9]{1,9} epochs"),
+    # "[12/100] loss=0.31" and "12/100, acc: 0.9", maybe behind what logging puts there: without a
+    # metric, or beside another count, it may be a rank, a fold, or a file that is downloaded.
+    Row(
+        r"^(?:.{0,60}\bINFO\b[^\[(0-9]{0,40})?\s{0,8}[\[(]? {0,6}%step% ?/ {0,3}%steps%[\])]?"
+        r"[\s:,|-]{1,6}(?=[A-Za-z'\"{])(?!(?i:val|test|eval))"
+        r"(?!.{0,300}?(?i:epoch|step|iter|batch|episode|round|rank|fold|trial))(?=.{0,60}?"
+        r"(?i:loss|acc|reward|score|error|mse|mae|auc|ppl|perplexity)\w{0,16}\s{0,2}[:=]?\s{0,2}-?[0-9])"
+    ),
     # YOLO where its bar was cut off.
     Row(r"^\s{1,12}%epoch%/%epochs%\s{2,12}[0-9.]{1,8}[GMK]\s"),
 )

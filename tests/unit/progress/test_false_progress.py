@@ -127,12 +127,27 @@ def test_steps_of_a_later_epoch_alone_are_no_iterations() -> None:
         ("| time/              |       |\n|    total_timesteps | 3584  |\n", (3584, None, None)),
         ("  timesteps_total: 20000\n  training_iteration: 20\n", (20, None, None)),
         ("AutoML progress: |███████      |  18%\n", (18, None, 100)),
+        ("[12/100] loss=0.3145, val_loss=0.41\n", (12, None, 100)),
+        ("2026-11-28 00:15:01,123 - INFO - ( 12/100): train_loss 0.31, lr 0.1\n", (12, None, 100)),
+        ("".join(f" {n % 50 + 1}/50 | Acc: 0.9\n" for n in range(75)), (75, 1.5, None)),
         ("E    #    LOSS NER  SCORE\n---  ---  ------  -----\n  0   200    35.70   0.83\n",
          (200, 0.0, None)),
     ],
 )  # fmt: skip
 def test_counts_spelled_otherwise(log: str, place: Place) -> None:
     assert places(log)[-1] == place
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[1/120] Building CXX object loss.o", "[2/3] Installing torch 2.1", "[0/8] rank 0 loss=0.3",
+        "[3/5] val_loss=0.3", "[3/10] test acc 0.9", "11/28 12:30:00 loss", "(1/5) fold: acc 0.9",
+        "3/4 of the files were read", "[2/8] epoch 3: loss 0.5",
+    ],
+)  # fmt: skip
+def test_a_fraction_alone_may_count_anything(line: str) -> None:
+    assert all(total is None for *_, total in places(f"{line}\n"))
 
 
 def test_thousands_are_one_number() -> None:
