@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 from headway.estimate.spread import Z80
@@ -72,15 +73,27 @@ def numbers_of(command: Sequence[str], config: Mapping[str, Any] | None = None) 
     """The numbers among the options of *command* and in its configuration, as ``--name``.
 
     They are kept with a trace under the same names (in its metrics), so that an
-    estimator can learn which of them matter. What *command* overrides counts as it says.
+    estimator can learn which of them matter. What *command* overrides counts as it says. A number
+    that stands alone, as in ``train.py 40``, is ``--argument-1``, the next one ``--argument-2``.
     """
     found: dict[str, object] = {f"--{name}": value for name, value in leaves(config or {})}
+    found |= {f"--argument-{at}": each for at, each in enumerate(_alone(command), start=1)}
     for name, text in options_of(command):
         with suppress(ValueError):
             found[f"--{name}"] = None
             found[f"--{name}"] = float(text)
     numbers = {name: number_of(value) for name, value in found.items()}
     return {name: value for name, value in numbers.items() if value is not None}
+
+
+def _alone(command: Sequence[str]) -> Iterator[float]:
+    """The numbers of *command* that are neither in an option nor may be the value of one."""
+    before = ""
+    for word in islice(words_of(command), _MOST_WORDS):
+        if not before.startswith("-") or "=" in before:
+            with suppress(ValueError):
+                yield float(word)
+        before = word
 
 
 def leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
@@ -136,7 +149,7 @@ _BY_NAME = (
     (re.compile(r"(?:.*_)?(?:workers|threads|jobs|n_jobs|procs?|cpus)"),
      _Expected(-0.2, 0.3, memory=True)),
     (re.compile(r"(?:.*_)?(?:layers?|depth|hidden|width|dim|embd?|heads?|channels|units|size"
-                r"|length|block_size|max_len|resolution|res|features)"),
+                r"|length|block_size|max_len|resolution|res|features|argument_[0-9]+)"),
      _Expected(0.5, 0.5, memory=True)),
 )  # fmt: skip
 

@@ -23,6 +23,16 @@ def test_options_are_numbers_however_they_are_written_and_those_of_the_configura
     }  # fmt: skip
 
 
+def test_numbers_that_stand_alone_are_settings_by_their_place():
+    assert numbers_of(["python", "t.py", "--lr", "0.1", "data", "40", "-v", "3", "1e-3"]) == {
+        "--lr": 0.1, "--v": 3.0, "--argument-1": 40.0, "--argument-2": 0.001,
+    }  # fmt: skip
+    assert numbers_of(["sh", "-c", "sleep 40; echo nan"]) == {}  # "40;" is a word of the shell
+    again = by_options({"--argument-1": 100.0}, [({"--argument-1": 40.0}, math.log(20))])
+    assert math.exp(again.log_value - again.half) < 20  # it may be no amount of work at all
+    assert math.exp(again.log_value + again.half) > 45  # and it may be all of it
+
+
 def test_a_second_run_is_scaled_by_what_the_names_of_its_options_say():
     found = told({"--epochs": 20, "--seed": 2}, {"--epochs": 5, "--seed": 1})
     assert math.exp(found.log_value) == pytest.approx(403, rel=0.25)
