@@ -17,19 +17,16 @@ from headway.views.fields import fields
 @click.option(
     "--invariants",
     is_flag=True,
-    help="Compare leases, runs, containers, ports, copies, folders and states in Prefect.",
+    help="Compare leases, runs, containers, flow processes and states in Prefect.",
 )
-@click.option("--fix", is_flag=True, help="Let the janitor mend at once what it can.")
 @as_json
-def doctor(*, invariants: bool, fix: bool, machine: bool) -> None:
+def doctor(*, invariants: bool, machine: bool) -> None:
     """Check everything a site needs on this machine; exit status 1 when something is wrong.
 
     With --invariants, whether the ledger, this node and Prefect agree: 0 when all of it was looked
-    at and nothing is broken, or left to be mended. What is younger than a minute is under way.
+    at and nothing is broken. What is younger than a minute is under way.
     """
-    if fix and not invariants:
-        raise click.UsageError("--fix mends what --invariants finds: give both")
-    sys.exit(_compare(fix=fix, machine=machine) if invariants else _look(machine=machine))
+    sys.exit((_compare if invariants else _look)(machine=machine))
 
 
 def _look(*, machine: bool) -> int:
@@ -44,26 +41,21 @@ def _look(*, machine: bool) -> int:
     return int(not all(each["ok"] for each in findings))
 
 
-def _compare(*, fix: bool, machine: bool) -> int:
+def _compare(*, machine: bool) -> int:
     site = this_site()
     with open_server(site) as server:
         found = keeping.examine(site, server)
-        gone: list[Finding] = []
-        if fix and found.broken:
-            before, found = found, keeping.mend(site, server, found)
-            gone = keeping.mended(before, found)
     if machine:
-        print_json(_document(found, gone))
+        print_json(_document(found))
     else:
-        _print(found, gone)
+        _print(found)
     return int(bool(found.broken or found.unknown))
 
 
-def _document(found: keeping.Examination, gone: list[Finding]) -> Json:
+def _document(found: keeping.Examination) -> Json:
     return {
         "broken": _listed(found.broken),
         "under_way": _listed(each for each in found.findings if each.under_way),
-        "mended": _listed(gone),
         "unknown": found.unknown,
         "elsewhere": found.elsewhere,
     }
@@ -73,9 +65,8 @@ def _listed(findings: Iterable[Finding]) -> list[Json]:
     return [fields(each, "kind", "subject", "what", "since", "mends") for each in findings]
 
 
-def _print(found: keeping.Examination, gone: list[Finding]) -> None:
-    rows = [["mended", each.what, ""] for each in gone]
-    rows += [["!!", each.what, each.mends] for each in found.broken]
+def _print(found: keeping.Examination) -> None:
+    rows = [["!!", each.what, each.mends] for each in found.broken]
     rows += [["under way", each.what, each.mends] for each in found.findings if each.under_way]
     rows += [["unknown", each, ""] for each in found.unknown]
     if rows:

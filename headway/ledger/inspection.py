@@ -7,22 +7,13 @@ from typing import Any
 from sqlalchemy import Text, cast, func
 from sqlmodel import Session, SQLModel, col, select
 
-from headway.ledger.codec import record
 from headway.ledger.columns import Plain, Value, among, now, readable
 from headway.ledger.database import Repository
 from headway.ledger.lease_rows import LIVE, leases_from
 from headway.ledger.nodes import node_record, of_the_site
-from headway.ledger.tables import (
-    AttemptRow,
-    LeasePortRow,
-    LeaseRow,
-    NodeRow,
-    RunRow,
-    StagedRow,
-    StagedUseRow,
-)
+from headway.ledger.tables import AttemptRow, LeaseRow, NodeRow, RunRow
 from headway.model.engine import ENGINES
-from headway.model.inspection import HeldPort, SeenLedger, SeenRun, StagedCopy, StagedUse
+from headway.model.inspection import SeenLedger, SeenRun
 from headway.model.job_text import kept_job, stop_grace_s
 from headway.model.run import RunState
 
@@ -35,12 +26,11 @@ class Inspection(Repository):
     """Reads all that is live, whatever it says."""
 
     def read(self, named: Collection[str] = ()) -> SeenLedger:
-        """The ledger now; *named* are runs that something on the node's disk speaks of."""
+        """The ledger now; *named* are runs of which something is alive on the node."""
         with self._database.reading() as session:
             live = select(LeaseRow).where(LIVE).order_by("lease_id")
             leases = tuple(leases_from(session, live))
-            uses = tuple(record(StagedUse, row) for row in session.exec(select(StagedUseRow)))
-            about = {lease.run_id for lease in leases} | {use.run_id for use in uses}
+            about = {lease.run_id for lease in leases}
             newest = _newest_ends(session)
             ended = session.scalar(select(func.count()).where(RunRow.state == RunState.ENDED))
             return SeenLedger(
@@ -48,9 +38,6 @@ class Inspection(Repository):
                 nodes=tuple(node_record(row).node for row in session.exec(of_the_site())),
                 leases=leases,
                 runs=newest | _full(session, about.union(named)),
-                ports=tuple(record(HeldPort, row) for row in session.exec(select(LeasePortRow))),
-                copies=tuple(record(StagedCopy, row) for row in session.exec(select(StagedRow))),
-                uses=uses,
                 unreadable=tuple(_unreadable(session)),
                 ends_beyond=max((ended or 0) - _MOST_ENDS, 0),
             )

@@ -31,7 +31,7 @@ from headway.ledger.lease_rows import (
 )
 from headway.ledger.nodes import keep_measured, node_record
 from headway.ledger.run_rows import ask_for_least, move, run_row
-from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, RunRow
+from headway.ledger.tables import LeaseGpuRow, LeaseRow, RunRow
 from headway.model.lease import Demand, Fence, Lease, Resource, Wait
 from headway.model.node import NodeReading
 from headway.model.number_range import NumberRange
@@ -299,12 +299,6 @@ class Leases(LeaseReads):
         """Release all that is held on *node*, whose machine does not come back."""
         with self._database.transaction() as session:
             release_all(session, LeaseRow.node == node)
-
-    def forget_stray_ports(self) -> None:
-        """Let go of the ports of released leases, which nothing else ever lets go of."""
-        with self._database.transaction() as session:
-            live = select(LeaseRow.lease_id).where(LIVE, LeaseRow.node == LeasePortRow.node)
-            session.exec(delete(LeasePortRow).where(col(LeasePortRow.lease_id).not_in(live)))
 
     def give_back(self, fence: Fence, *, start_by: datetime | None = None) -> bool:
         """Undo a claim before anything started: same attempt, back to the queue. Idempotent.

@@ -35,21 +35,12 @@ class Kind(enum.StrEnum):
     """A flow process of a run that is not granted here."""
     NO_PROCESS = "no_process"
     """A running run with neither container nor flow process."""
-    PORT = "port"
-    STAGED = "staged"
-    """A staged copy, or a use of one, that no run needs."""
-    CGROUP = "cgroup"
-    FOLDER = "folder"
     UNTOLD = "untold"
     """An end that Prefect has not acknowledged."""
     PREFECT = "prefect"
     """Prefect's state of a run is not the one that the ledger calls for."""
     UNREADABLE = "unreadable"
     """A row of the ledger that cannot be read."""
-
-
-BY_FIX = "`headway doctor --invariants --fix`"
-"""What no janitor mends by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,33 +81,6 @@ class SeenRun:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldPort:
-    """A port that a row of the ledger keeps."""
-
-    node: str
-    port: int
-    lease_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class StagedUse:
-    """A run's claim on a staged data set."""
-
-    node: str
-    key: str
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class StagedCopy:
-    """A data set that the ledger has in a node's cache."""
-
-    node: str
-    key: str
-    used_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class SeenLedger:
     """The ledger at one moment: everything that is live, and the runs that it is about."""
 
@@ -125,9 +89,6 @@ class SeenLedger:
     leases: tuple[Lease, ...] = ()
     """Unreleased ones, of removed nodes too."""
     runs: Mapping[str, SeenRun] = field(default_factory=dict)
-    ports: tuple[HeldPort, ...] = ()
-    copies: tuple[StagedCopy, ...] = ()
-    uses: tuple[StagedUse, ...] = ()
     unreadable: tuple[str, ...] = ()
     """Rows and their columns that cannot be read."""
     ends_beyond: int = 0
@@ -146,44 +107,15 @@ class SeenContainer:
     """Since when it has ended, or else runs."""
 
 
-class Place(enum.StrEnum):
-    """Where something lies on this node."""
-
-    SECRETS = "secrets"
-    """A folder named after its container."""
-    WORK = "copy of code"
-    """The same."""
-    UNFINISHED = "unfinished"
-    """A folder that was being filled or removed."""
-    CHECKPOINT = "checkpoint"
-    """Of the run that the name is."""
-    PARTIAL = "partial copy"
-    """Of a data set that a flow process is fetching."""
-    RUN = "run folder"
-    DATA_SET = "data set"
-    CGROUP = "control group"
-    """Named after its container."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lying:
-    """Something that lies on this node."""
-
-    place: Place
-    name: str
-    changed_at: datetime | None
-
-
 @dataclass(frozen=True, slots=True)
 class SeenNode:
-    """This node, by its runtime and its disk."""
+    """This node, by its runtime and its processes."""
 
     node: str
     containers: tuple[SeenContainer, ...] | None = ()
     """None where the runtime does not answer."""
     flows: frozenset[str] = frozenset()
     """Runs whose flow process is alive here."""
-    lying: tuple[Lying, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

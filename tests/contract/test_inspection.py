@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from headway.admin.inspection.invariants import look
 from headway.ledger import Ledger
-from headway.model.inspection import HeldPort, SeenNode, Snapshot, StagedUse
+from headway.model.inspection import SeenNode, Snapshot
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement, RunState
@@ -45,14 +45,11 @@ def test_what_is_live_is_read_with_the_runs_that_it_is_about(ledger: Ledger) -> 
     lease = granted(ledger, FIRST)
     ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     begun = ledger.leases.of_run(FIRST)
-    ledger.staged.record("here", "key", "/data", 5, "a" * 64)
-    ledger.staged.acquire("here", "key", FIRST)
     ledger.runs.finish(
         ledger.runs.get(SECOND).unleased, Exit(ExitKind.CANCELLED, None, "no"), Measurement()
     )
     seen = ledger.inspection.read()
-    assert (seen.leases, seen.ports) == ((begun,), (HeldPort("here", 9000, lease.lease_id),))
-    assert seen.uses == (StagedUse("here", "key", FIRST),)
+    assert seen.leases == (begun,)
     assert {run_id: run.state for run_id, run in seen.runs.items()} == {
         FIRST: RunState.RUNNING, SECOND: RunState.ENDED, THIRD: RunState.WAITING,
     }  # fmt: skip
@@ -77,20 +74,11 @@ def test_what_must_not_be_in_the_ledger_is_found(ledger: Ledger) -> None:
     lease = granted(ledger, FIRST)
     assert found(ledger) == []
     execute(ledger, "UPDATE lease SET released_at = granted_at")
-    assert found(ledger) == ["no_lease", "port"]
+    assert found(ledger) == ["no_lease"]
     execute(ledger, "ALTER TABLE lease DISABLE TRIGGER USER")  # it lets none be revived
     execute(ledger, "UPDATE lease SET released_at = NULL, host_memory_bytes = :n", n=65 * GIB)
     assert found(ledger) == ["overcommitted"]
     assert lease.host_memory_bytes == 64 * MIB
-
-
-def test_a_port_of_a_released_lease_is_let_go_and_no_other(ledger: Ledger) -> None:
-    granted(ledger, FIRST)
-    execute(ledger, "UPDATE lease SET released_at = granted_at")
-    ledger.leases.forget_stray_ports()
-    kept = granted(ledger, SECOND)
-    ledger.leases.forget_stray_ports()
-    assert ledger.inspection.read().ports == (HeldPort("here", 9000, kept.lease_id),)
 
 
 @pytest.mark.parametrize("content", ['"no object"', '{"name": "of another version"}'])

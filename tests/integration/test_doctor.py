@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from headway.admin import doctor
-from headway.admin.invariants import examine, mend, mended
+from headway.admin.invariants import examine
 from headway.admin.node_removal import remove_node
 from headway.clock import SystemClock
 from headway.errors import SiteUnreachable
@@ -21,7 +21,6 @@ from headway.model.number_range import NumberRange
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.prefect.client import PrefectServer
 from headway.prefect.listed_run import ListedRun
-from headway.runtime import secretfiles
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.docker.engine import Remap
 from headway.runtime.errors import RuntimeFailure
@@ -94,42 +93,16 @@ def kinds(findings: Sequence[object]) -> list[str]:
     return sorted(each.kind.value for each in findings)  # type: ignore[attr-defined]
 
 
-def test_what_is_broken_is_found_mended_and_found_no_more(site: Site) -> None:
-    lease = finish(site, RUN)
+def test_what_is_broken_is_found(site: Site) -> None:
+    finish(site, RUN)
     create_container(site, RUN)
-    secrets = site.settings.secrets_dir / f"headway-{OTHER}-9"
-    secretfiles.write(secrets, {"TOKEN": "secret"}, None)
-    os.utime(secrets, (LONG_AGO_S, LONG_AGO_S))
     site.ledger.leases.release(finish(site, OTHER).fence)
-    site.ledger.runs.told(OTHER, 1)
-    checkpoint = site.settings.runs_dir / OTHER / "checkpoint"
-    checkpoint.mkdir(parents=True)
     with site.ledger._database.engine.begin() as connection:
         connection.execute(text("UPDATE run SET told_end_at = ended_at WHERE run_id = :run"),
                            {"run": OTHER})  # fmt: skip
-    server = Prefect({RUN: "RUNNING", OTHER: "CRASHED"})
-
-    found = examine(site, server)
-    assert kinds(found.broken) == ["folder", "folder", "lease", "prefect", "prefect"]
-    left = mend(site, server, found)
-    assert kinds(mended(found, left)) == kinds(found.broken)
-    assert (left.findings, left.unknown) == ([], [])
-    assert server.states == {RUN: "COMPLETED", OTHER: "COMPLETED"}
-    assert site.ledger.runs.get(RUN).told_end_at is not None
-    assert site.ledger.leases.of_run(lease.run_id) is None
-    assert not checkpoint.exists()
-
-
-def test_what_nothing_here_mends_is_left_and_said(site: Site) -> None:
-    unknown = site.settings.runs_dir / OTHER.replace("2", "9")
-    unknown.mkdir(parents=True)
-    os.utime(unknown, (LONG_AGO_S, LONG_AGO_S))
-    server = Prefect({RUN: "SCHEDULED", OTHER: "SCHEDULED"})
-    found = examine(site, server)
-    left = mend(site, server, found)
-    assert kinds(left.broken) == ["folder"]
-    assert left.broken[0].mends.startswith("you")
-    assert unknown.is_dir()
+    found = examine(site, Prefect({RUN: "RUNNING", OTHER: "CRASHED"}))
+    assert kinds(found.broken) == ["lease", "prefect", "prefect"]
+    assert all(each.mends == "the janitor of here" for each in found.broken)
 
 
 def test_what_is_asked_of_prefect_is_unknown_while_it_is_away(site: Site) -> None:
@@ -139,9 +112,6 @@ def test_what_is_asked_of_prefect_is_unknown_while_it_is_away(site: Site) -> Non
     found = examine(site, server)
     assert kinds(found.broken) == ["lease", "untold"]
     assert len(found.unknown) == 1
-    left = mend(site, server, found)
-    assert kinds(mended(found, left)) == ["lease"]
-    assert server.states[RUN] == "RUNNING"
 
 
 def test_containers_are_unknown_while_the_runtime_is_away(
@@ -155,7 +125,7 @@ def test_containers_are_unknown_while_the_runtime_is_away(
     server = Prefect({RUN: "COMPLETED", OTHER: "SCHEDULED"})
     found = examine(site, server)
     assert "containers" in found.unknown[0]
-    assert kinds(mend(site, server, found).broken) == kinds(found.broken) == ["lease", "untold"]
+    assert kinds(found.broken) == ["lease", "untold"]
 
 
 def test_a_lease_on_a_node_that_is_gone_goes_as_doctor_says(site: Site) -> None:

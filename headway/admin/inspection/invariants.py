@@ -1,4 +1,4 @@
-"""Whether leases, runs, containers, ports and copies agree: what breaks the site's promises.
+"""Whether leases, runs, containers and states agree: what breaks the site's promises.
 
 One pure function of what was read, `look`.
 """
@@ -8,11 +8,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from headway.model.inspection import (
-    BY_FIX,
     Finding,
     Kind,
-    Lying,
-    Place,
     SeenRun,
     SeenState,
     Snapshot,
@@ -22,7 +19,7 @@ from headway.model.inspection import (
 from headway.model.lease import Lease, Sharing
 from headway.model.node import Node
 from headway.model.prefect_view import PrefectView
-from headway.model.run import GRANTED, ExitKind, RunState
+from headway.model.run import GRANTED, RunState
 from headway.policy.reconcile import end_seen
 from headway.units import format_size
 
@@ -38,8 +35,6 @@ def look(seen: Snapshot) -> list[Finding]:
         _promised,
         _containers,
         _flows,
-        _ports,
-        left_on_the_node,
         prefect_disagrees,
         _unreadable,
     )
@@ -204,19 +199,6 @@ def _flows(seen: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _ports(seen: Snapshot) -> Iterator[Finding]:
-    """Every port that is kept belongs to one live lease on its node."""
-    live = {each.lease_id: each.node for each in seen.ledger.leases}
-    of = Counter((each.node, each.port) for each in seen.ledger.ports)
-    for port in seen.ledger.ports:
-        double = of[port.node, port.port] > 1
-        if live.get(port.lease_id) == port.node and not double:
-            continue
-        why = "two leases have it" if double else f"lease {port.lease_id} is released"
-        what = f"port {port.port} of {port.node} is kept: {why}"
-        yield seen.finding(Kind.PORT, f"{port.node}:{port.port}:{port.lease_id}", what, BY_FIX)
-
-
 def _unreadable(seen: Snapshot) -> Iterator[Finding]:
     for row in seen.ledger.unreadable:
         mends = "its user, who cancels the run and submits it again; of a node, its worker at its "
@@ -287,89 +269,3 @@ def _finding(
 def _later(first: datetime | None, second: datetime | None) -> datetime | None:
     """The later of two moments, as far as they are known."""
     return max((each for each in (first, second) if each is not None), default=None)
-
-
-def left_on_the_node(seen: Snapshot) -> Iterator[Finding]:
-    """Copies, uses of them, control groups and folders that are left."""
-    yield from _uses(seen)
-    yield from _copies(seen)
-    for each in seen.here.lying:
-        found = _lying(seen, each)
-        if found is not None:
-            yield found
-
-
-def _uses(seen: Snapshot) -> Iterator[Finding]:
-    """Uses of staged data by runs that need them there no more."""
-    for use in seen.ledger.uses:
-        run = seen.ledger.runs.get(use.run_id)
-        ended = run is None or run.state is RunState.ENDED
-        elsewhere = run is not None and run.state in GRANTED and run.node != use.node
-        if not ended and not elsewhere:
-            continue
-        since = run.since if run is not None else None
-        what = f"{named(use.run_id, run)} {'has ended' if ended else 'is on another node'}, "
-        what += f"and still holds data set {use.key[:12]} on {use.node}"
-        subject, mends = f"{use.node} {use.key} {use.run_id}", janitor_of(use.node)
-        grace_s = run.grace_s if run is not None else 0.0
-        yield seen.finding(Kind.STAGED, subject, what, mends, since=since, grace_s=grace_s)
-
-
-def _copies(seen: Snapshot) -> Iterator[Finding]:
-    """Copies on this node that the ledger has and the disk has not."""
-    here = seen.here
-    lying = {each.name for each in here.lying if each.place is Place.DATA_SET}
-    for copy in seen.ledger.copies:
-        if copy.node != here.node or copy.key in lying:
-            continue
-        what = f"the ledger has data set {copy.key[:12]} on {copy.node}, and no copy lies there"
-        mends = f"{janitor_of(copy.node)}, or the next run that needs it"
-        yield seen.finding(Kind.STAGED, f"{copy.node} {copy.key}", what, mends, since=copy.used_at)
-
-
-def _lying(seen: Snapshot, it: Lying) -> Finding | None:
-    """What is wrong with something that lies here; None where it has its reason."""
-    why, since = _why_left(seen, it), it.changed_at
-    if not why:
-        return None
-    if it.place is Place.CHECKPOINT:
-        since = seen.ledger.runs[it.name].told_at  # the folder is older than the run's end
-    kind, what = _KINDS.get(it.place, Kind.FOLDER), f"{it.place} {it.name}"
-    mends = _MENDS.get(it.place) or janitor_of(seen.here.node)
-    return seen.finding(kind, what, f"{what}: {why}", mends, since=since)
-
-
-def _why_left(seen: Snapshot, it: Lying) -> str:
-    """Why nobody needs it; empty where somebody does, or nobody knows."""
-    match it.place:
-        case Place.SECRETS | Place.WORK | Place.CGROUP:
-            return _without_container(seen, it.name)
-        case Place.UNFINISHED:
-            return "it was being filled or removed when its process died"
-        case Place.PARTIAL:
-            return "" if seen.here.flows else "no flow process is there that could fetch it"
-        case Place.CHECKPOINT:
-            run = seen.ledger.runs.get(it.name)
-            over = run is not None and run.exit_kind is ExitKind.OK and run.told_at is not None
-            return "its run has ended well" if over else ""
-        case Place.RUN:
-            known = it.name in seen.ledger.runs
-            return "" if known else "the ledger has no such run; it may be another ledger's"
-        case Place.DATA_SET:
-            copies = {copy.key for copy in seen.ledger.copies if copy.node == seen.here.node}
-            return "" if it.name in copies else "the ledger does not have it"
-
-
-_KINDS = {Place.CGROUP: Kind.CGROUP, Place.DATA_SET: Kind.STAGED, Place.PARTIAL: Kind.STAGED}
-_MENDS = {
-    Place.CHECKPOINT: BY_FIX,
-    Place.RUN: "you: look whether anybody needs it, and remove it",
-}
-
-
-def _without_container(seen: Snapshot, container: str) -> str:
-    """Why what is named after *container* is left; empty where it is needed or nobody knows."""
-    if seen.here.containers is None or container in {each.name for each in seen.here.containers}:
-        return ""
-    run_id = container.removeprefix("headway-").rpartition("-")[0]
-    return "" if run_id in seen.here.flows else "its container is gone"

@@ -8,18 +8,13 @@ import pytest
 from headway.admin.inspection.invariants import confirmed, look
 from headway.model.inspection import (
     Finding,
-    HeldPort,
     Kind,
-    Lying,
-    Place,
     SeenContainer,
     SeenLedger,
     SeenNode,
     SeenRun,
     SeenState,
     Snapshot,
-    StagedCopy,
-    StagedUse,
 )
 from headway.model.lease import GpuGrant, Lease, Sharing
 from headway.model.node import Capacity, Gpu, Node, Reserve
@@ -30,7 +25,6 @@ from headway.units import GIB
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=1)
 RUN, OTHER = "run-1", "run-2"
-KEY = "a" * 64
 GPU = Gpu("GPU-1", 0, "NVIDIA H200", 100 * GIB, reserve_bytes=2 * GIB)
 NODE = Node("here", "gpu", Capacity(8.0, 64 * GIB, (GPU,)), Reserve(1.0, 4 * GIB))
 THERE = replace(NODE, name="there")
@@ -48,14 +42,13 @@ def seen(
     leases: tuple[Lease, ...] = (),
     containers: tuple[SeenContainer, ...] | None = (),
     flows: tuple[str, ...] = (),
-    lying: tuple[Lying, ...] = (),
     prefect: dict[str, PrefectView] | None = None,
     **ledger: object,
 ) -> Snapshot:
     known = {run.run_id: run for run in runs}
     return Snapshot(
         SeenLedger(NOW, (NODE, THERE), leases, known, **ledger),  # type: ignore[arg-type]
-        SeenNode("here", containers, frozenset(flows), lying),
+        SeenNode("here", containers, frozenset(flows)),
         {run_id: SeenState(view, LONG_AGO) for run_id, view in (prefect or {}).items()},
     )
 
@@ -69,22 +62,9 @@ def healthy() -> Snapshot:
         leases=(LEASE,),
         containers=(CONTAINER,),
         flows=(RUN, "of-another-flow"),
-        lying=(
-            Lying(Place.SECRETS, CONTAINER.name, LONG_AGO),
-            Lying(Place.WORK, CONTAINER.name, LONG_AGO),
-            Lying(Place.CGROUP, CONTAINER.name, None),
-            Lying(Place.DATA_SET, KEY, LONG_AGO),
-            Lying(Place.RUN, RUN, LONG_AGO),
-            Lying(Place.PARTIAL, "k.1", LONG_AGO),
-            Lying(Place.CHECKPOINT, RUN, LONG_AGO),
-            Lying(Place.CHECKPOINT, OTHER, LONG_AGO),
-        ),
         prefect={
             RUN: PrefectView.ACTIVE, OTHER: PrefectView.SCHEDULED, "run-3": PrefectView.COMPLETED,
         },
-        ports=(HeldPort("here", 9000, 7),),
-        copies=(StagedCopy("here", KEY, LONG_AGO), StagedCopy("there", "b" * 64, LONG_AGO)),
-        uses=(StagedUse("here", KEY, RUN), StagedUse("here", KEY, OTHER)),
     )  # fmt: skip
 
 
@@ -124,26 +104,6 @@ BROKEN = {
     "a flow process of a run elsewhere": (
         seen(replace(RUNNING, node="there"), leases=(replace(LEASE, node="there"),), flows=(RUN,)),
         Kind.FLOW),
-    "a port of a released lease": (seen(ports=(HeldPort("here", 9000, 7),)), Kind.PORT),
-    "a use of data by an ended run": (
-        seen(ENDED, uses=(StagedUse("here", KEY, RUN),)), Kind.STAGED),
-    "a use of data by no run": (seen(uses=(StagedUse("here", KEY, RUN),)), Kind.STAGED),
-    "a copy that is not there": (seen(copies=(StagedCopy("here", KEY, LONG_AGO),)), Kind.STAGED),
-    "a copy that nobody knows": (
-        seen(lying=(Lying(Place.DATA_SET, KEY, LONG_AGO),)), Kind.STAGED),
-    "a control group without container": (
-        seen(lying=(Lying(Place.CGROUP, CONTAINER.name, LONG_AGO),)), Kind.CGROUP),
-    "secrets without container": (
-        seen(lying=(Lying(Place.SECRETS, CONTAINER.name, LONG_AGO),)), Kind.FOLDER),
-    "a copy of code without container": (
-        seen(lying=(Lying(Place.WORK, CONTAINER.name, LONG_AGO),)), Kind.FOLDER),
-    "a folder that was being filled": (
-        seen(lying=(Lying(Place.UNFINISHED, ".new-1", LONG_AGO),)), Kind.FOLDER),
-    "a partial copy that nobody fetches": (
-        seen(lying=(Lying(Place.PARTIAL, "k.1", LONG_AGO),)), Kind.STAGED),
-    "a checkpoint of a run that ended well": (
-        seen(ENDED, lying=(Lying(Place.CHECKPOINT, RUN, LONG_AGO),)), Kind.FOLDER),
-    "a run folder without a run": (seen(lying=(Lying(Place.RUN, RUN, LONG_AGO),)), Kind.FOLDER),
     "an end that Prefect was not told": (seen(replace(ENDED, told_at=None)), Kind.UNTOLD),
     "an end that Prefect has otherwise": (
         seen(ENDED, prefect={RUN: PrefectView.CRASHED}), Kind.PREFECT),
@@ -188,14 +148,6 @@ def test_a_run_that_is_alive_twice_is_found() -> None:
     assert Kind.TWICE in kinds
 
 
-def test_a_port_of_two_leases_is_found() -> None:
-    leases = (LEASE, replace(LEASE, lease_id=8, run_id=OTHER))
-    ports = tuple(HeldPort("here", 9000, each.lease_id) for each in leases)
-    runs = (RUNNING, replace(RUNNING, run_id=OTHER))
-    found = look(seen(*runs, leases=leases, flows=(RUN, OTHER), ports=ports))
-    assert [each.kind for each in found] == [Kind.PORT, Kind.PORT]
-
-
 def test_a_whole_gpu_may_be_promised_with_its_reserve() -> None:
     whole = replace(LEASE, gpus=(GpuGrant("GPU-1", 100 * GIB, Sharing.WHOLE),))
     assert look(seen(RUNNING, flows=(RUN,), leases=(whole,))) == []
@@ -219,8 +171,7 @@ def test_a_program_has_its_grace_to_end() -> None:
 
 
 def test_nothing_is_said_of_containers_that_were_not_seen() -> None:
-    lying = (Lying(Place.SECRETS, CONTAINER.name, LONG_AGO),)
-    assert look(seen(RUNNING, leases=(LEASE,), containers=None, lying=lying)) == []
+    assert look(seen(RUNNING, leases=(LEASE,), containers=None)) == []
 
 
 def test_nothing_is_said_of_states_that_were_not_seen() -> None:
