@@ -321,16 +321,9 @@ def runs_of(site: Site, server: PrefectServer) -> APIRouter:
         seen, record = found
         far = _progress(site, [] if record is None else [record])
         view = _view(found, far) | {"message": seen.message, "over": is_over(seen)}
-        return view | {"step": None, "progress": None} if record is None else view | _at(record)
-
-    def _at(record: RunRecord) -> dict[str, Any]:
-        under_way = [s.name for s in site.ledger.steps.of_run(record.run_id) if s.ended_at is None]
-        point = site.ledger.progress.latest(record.run_id)
-        holds = record.state in (RunState.CLAIMED, RunState.RUNNING)
-        return {
-            "step": under_way[-1] if under_way else "starting" if holds else None,
-            "progress": None if point is None else fields(point, *_POINT),
-        }
+        if record is None:
+            return view | {"step": None, "progress": None}
+        return view | _at(site, record, far.get(record.run_id))
 
     @router.get("/runs/{run}/progress")
     def progress(caller: Watcher, run: str) -> dict[str, Any]:
@@ -362,3 +355,17 @@ def _progress(site: Site, records: list[RunRecord]) -> dict[str, RunProgress]:
 def _view(found: Found, far: dict[str, RunProgress]) -> dict[str, Any]:
     seen, record = found
     return documents.run_view(seen, record, far.get(seen.run_id))
+
+
+def _at(site: Site, record: RunRecord, known: RunProgress | None) -> dict[str, Any]:
+    under_way = [s.name for s in site.ledger.steps.of_run(record.run_id) if s.ended_at is None]
+    point = site.ledger.progress.latest(record.run_id)
+    holds = record.state in (RunState.CLAIMED, RunState.RUNNING)
+    progress = None if point is None else fields(point, *_POINT)
+    far = known.far if known is not None else None
+    if progress is not None and far is not None and far.done_frac is not None:
+        progress |= fields(far, "iteration", "epoch", "total")  # of the moment of its text
+    return {
+        "step": under_way[-1] if under_way else "starting" if holds else None,
+        "progress": progress,
+    }
