@@ -12,7 +12,6 @@ from prefect.logging.loggers import LoggingAdapter
 
 from flows.log_lines import LogLines
 from flows.page import Artifact
-from flows.run_chart import RunChart
 from headway.clock import Clock
 from headway.errors import shown
 from headway.model.profile import Profile
@@ -29,27 +28,19 @@ _UPDATE_EVERY_S = 2.0
 
 
 class Display:
-    """Log lines, a progress bar, a remaining-time line, warnings and a chart.
+    """Log lines, a progress bar, a remaining-time line, and warnings.
 
     Prefect being away never disturbs the run: what could not be shown is
     shown with the next update.
     """
 
-    def __init__(
-        self,
-        logger: LoggingAdapter | Logger,
-        clock: Clock,
-        chart: RunChart | None = None,
-        *,
-        below: str = "",
-    ) -> None:
-        """Show on the run's page through *logger* and artifacts, and draw *chart* if given.
+    def __init__(self, logger: LoggingAdapter | Logger, clock: Clock, *, below: str = "") -> None:
+        """Show on the run's page through *logger* and artifacts.
 
         What is *below* stands under the remaining time, as Markdown.
         """
         self._logger = logger
         self._log_lines = LogLines(logger, clock)
-        self._chart = chart
         self._clock = clock
         self._below = f"\n\n{below}" if below else ""
         self._next_update_s = clock.monotonic_s() + _UPDATE_EVERY_S
@@ -77,14 +68,12 @@ class Display:
         self._last = now
         for warning in now.begun:
             self._logger.warning("%s: it %s", warning.failure.kind.value, warning.failure.text)
-        if self._chart is not None:
-            self._chart.watched(now)
         if self._clock.monotonic_s() >= self._next_update_s:
             self._next_update_s = self._clock.monotonic_s() + _UPDATE_EVERY_S
             self._update(now, over=False)
 
     def close(self) -> None:
-        """The container has ended: say what was left out, and leave a full picture.
+        """The container has ended: say what was left out, and how far it came.
 
         Of a run that ended before anything was shown its report says it all.
         """

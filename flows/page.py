@@ -35,13 +35,9 @@ class Artifact:
 
 
 def show_picture(png: bytes, *, key: str, description: str) -> None:
-    """Put *png* on the run's page; it travels inside the artifact, so no file has to be served."""
-    create_markdown_artifact(picture_text(png, description), key=key, description=description)
-
-
-def picture_text(png: bytes, description: str) -> str:
-    """Markdown that holds *png* itself.
+    """Put *png* on the run's page; it travels inside the artifact, so no file has to be served.
 
     Below an image artifact Prefect prints the image's address, here all of its data.
     """
-    return f"![{description}](data:image/png;base64,{b64encode(png).decode()})"
+    text = f"![{description}](data:image/png;base64,{b64encode(png).decode()})"
+    create_markdown_artifact(text, key=key, description=description)

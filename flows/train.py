@@ -28,7 +28,6 @@ from flows.leaving import (
     is_over,
     state_of,
 )
-from flows.run_chart import RunChart
 from flows.steps import KeptResult, step
 from headway.errors import HeadwayError, InvalidInput, LeaseLost, LedgerUnreachable, SiteUnreachable
 from headway.ledger.database import Connections
@@ -101,14 +100,11 @@ def admit(attempt: Attempt) -> Lease | Wait:
 
 @step("train")
 def train_container(
-    attempt: Attempt,
-    lease: Lease,
-    secrets: Callable[[], Mapping[str, str]],
-    chart: RunChart,
+    attempt: Attempt, lease: Lease, secrets: Callable[[], Mapping[str, str]]
 ) -> Followed:
     """Run the container under its limits and follow it to its end."""
     below = page_link(attempt.run_id)
-    display = Display(get_run_logger(), attempt.site.clock, chart, below=below)
+    display = Display(get_run_logger(), attempt.site.clock, below=below)
     if serves_port(attempt.job.document()):
         get_run_logger().info("session: %s at the gateway", session_link(attempt.run_id))
         show_session(attempt.run_id)
@@ -174,10 +170,9 @@ def run_attempt(site: Site, run_id: str, meeting: Meeting | None = None) -> Stat
     """
     attempt: Attempt | None = None
     leave = False
-    charts: list[RunChart] = []
     try:
         attempt = Attempt(site, run_id, meeting)
-        return _steps(attempt, charts)
+        return _steps(attempt)
     except (LedgerUnreachable, EngineUnreachable) as error:
         leave = True  # nothing can be recorded or removed now; the next process goes on here
         return Scheduled(name="AwaitingRetry", message=str(error))
@@ -195,11 +190,11 @@ def run_attempt(site: Site, run_id: str, meeting: Meeting | None = None) -> Stat
         return state_of(site, run_id, "its process was told to leave")
     finally:
         with deaf_to_sigterm():
-            _tidy(None if leave else attempt, charts)
+            _tidy(None if leave else attempt)
 
 
-def _steps(attempt: Attempt, charts: list[RunChart]) -> State[Any]:
-    """The steps of the attempt; what it draws goes into *charts*."""
+def _steps(attempt: Attempt) -> State[Any]:
+    """The steps of the attempt."""
     try:
         stage_data(attempt)
         lease = admit(attempt)
@@ -211,9 +206,7 @@ def _steps(attempt: Attempt, charts: list[RunChart]) -> State[Any]:
             stopped = attempt.start_together(lease, secrets, _say_late)
             if stopped is not None:
                 return state_of(attempt.site, attempt.run_id, attempt.fail(stopped).message)
-            chart = RunChart(get_run_logger(), attempt.points, lease.host_memory_bytes)
-            charts.append(chart)
-            followed = train_container(attempt, lease, secrets, chart)
+            followed = train_container(attempt, lease, secrets)
         exit_ = update_estimates(attempt, followed)
     except (LedgerUnreachable, EngineUnreachable, LeaseLost):
         raise
@@ -232,21 +225,19 @@ def _say_late(ranks: Sequence[Rank]) -> None:
     get_run_logger().info("ready; to start together it waits for %s", late)
 
 
-def _tidy(attempt: Attempt | None, charts: Sequence[RunChart]) -> None:
-    """Clean up; only then draw and tell, since nobody should wait for a picture."""
-    if attempt is not None:
+def _tidy(attempt: Attempt | None) -> None:
+    """Clean up, and only then tell."""
+    if attempt is None:
+        return
+    try:
         try:
-            try:
-                clean_up(attempt)
-            except LeaseLost:  # its steps are another attempt's to tell; what is here goes
-                attempt.clean_up()
-        except HeadwayError as error:
-            # How the run ended is in the ledger, and the janitor removes what is left.
-            get_run_logger().warning("not all was cleaned up: %s", error)
-    for chart in charts:
-        chart.close()
-    if attempt is not None:
-        _tell(attempt)
+            clean_up(attempt)
+        except LeaseLost:  # its steps are another attempt's to tell; what is here goes
+            attempt.clean_up()
+    except HeadwayError as error:
+        # How the run ended is in the ledger, and the janitor removes what is left.
+        get_run_logger().warning("not all was cleaned up: %s", error)
+    _tell(attempt)
 
 
 def _tell(attempt: Attempt) -> None:

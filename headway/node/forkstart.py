@@ -26,7 +26,6 @@ PRELOAD = (
     "fastapi.encoders",  # Prefect encodes a flow's parameters with it
     "flows.train",
     "headway.runtime.docker.containers",
-    "headway.views.charts",
     # What these would import themselves only when they are first used:
     "psycopg",
     "anyio._backends._asyncio",

@@ -15,7 +15,6 @@ from headway.errors import LeaseLost
 from headway.model.container_policy import ContainerPolicy
 from headway.model.lease import Lease, Wait
 from headway.model.profile import Profile
-from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
 from headway.policy.gang_end import Rank
 from headway.run import profiling
@@ -311,10 +310,6 @@ class Attempt(NodeAttempt):
         # What runs already goes on as it was started.
         if refused is not None and not self.container_exists():
             raise refused
-
-    def points(self) -> list[ProgressPoint]:
-        """What the log of this attempt has said so far."""
-        return self.site.ledger.progress.series(self.run_id, self.number)
 
     def settle(self, followed: Followed) -> tuple[Exit, Measurement]:
         """Classify the end, keep prediction beside measurement, learn from it.

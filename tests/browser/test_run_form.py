@@ -82,7 +82,6 @@ def test_a_run_is_started_from_its_form_and_watched_on_its_page(
         page.get_by_text(step, exact=True).first.wait_for()
     page.get_by_text("Artifacts", exact=True).first.click()
     page.get_by_text("predicted-and-measured", exact=True).last.wait_for()
-    page.get_by_text("picture", exact=True).last.wait_for()
     page.get_by_text("predicted-and-measured", exact=True).last.click()
     for row in ("runtime", "host memory peak", "cost"):
         page.get_by_text(row, exact=True).first.wait_for()

@@ -72,8 +72,7 @@ def steps_without_prefect() -> dict[str, Any]:
         "get_run_logger": lambda: logging.getLogger("flow"),
         "_tell": lambda _: None,
         "show_comparison": lambda *_: None,
-        "RunChart": lambda *_: _Chart(),
-        "Display": lambda *_, **__: _Chart(),
+        "Display": lambda *_, **__: _Display(),
         **{name: partial(_plain, getattr(train, name).__wrapped__) for name in STEPS},
     }
 
@@ -86,7 +85,7 @@ def _plain(step: Callable[..., Any], *arguments: Any) -> Any:
         return kept.result
 
 
-class _Chart:
+class _Display:
     """Nobody looks."""
 
     def lines(self, data: bytes, skipped_bytes: int) -> None: ...

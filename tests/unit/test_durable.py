@@ -18,9 +18,6 @@ MAY_WRITE_IN_PLACE = {
     "runtime/process/shim.py",
     "runtime/process/passage.py",  # the kernel's settings
     "cli/estimate.py",  # where a person wants a document
-    "cli/usage.py",  # where a person wants a picture
-    "cli/arrays.py",
-    "cli/replay.py",
 }
 
 
