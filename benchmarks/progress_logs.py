@@ -46,7 +46,7 @@ _COUNTS = tuple(
         r"\b(?:[Ss]tep|Iter(?:ation)?|iter|iteration)(?::| =)? *STEP(?:/ *STEPS)?",
         r"^\[STEP\]\t",
         r"^(?:trainer-1  \| )?STEP:\t",
-        r"^\[STEP/STEPS\] 1 tree",
+        r"^\[STEP/STEPS\] (?:1 tree|loss)",
         r"building tree STEP of STEPS",
         r"Done +STEP tasks",
         r"^ {6,12}STEP {5,}\d",

@@ -198,7 +198,8 @@ class RunCounter:
         # A line with numbers is printed when an epoch ends, a bare one when it begins;
         # where steps are counted, these tell.
         counted = self._steps or self._in_epoch.index is not None
-        ended = bool(seen.metrics) and seen.iteration is None and not counted
+        says_so = bool(seen.metrics) or bool(seen.has_ended)
+        ended = says_so and seen.iteration is None and not counted
         return float(self._index + ended)
 
     def _total(self, seen: Seen, iteration: int | None) -> int | None:

@@ -16,13 +16,15 @@ from headway.progress.words import Words
 class Certainty(IntEnum):
     """How much a line that a format can read says about the format."""
 
-    LOOSE = 0
+    BARE = 0
+    """A number that rises, and nothing that names what it counts."""
+    LOOSE = 1
     """Many programs print such words: anything better replaces it."""
-    BAR = 1
+    BAR = 2
     """A progress bar, which many frameworks draw."""
-    SURE = 2
+    SURE = 3
     """Only this framework prints such lines."""
-    PROTOCOL = 3
+    PROTOCOL = 4
     """Said to headway on purpose."""
 
 
@@ -57,4 +59,5 @@ def known_formats() -> tuple[Format, ...]:
         Format("sklearn", ScikitLearn(), counts=rounds),
         Format("tqdm", bars, Certainty.BAR, keeps_count=True),
         Format("plain", words.of_training, Certainty.LOOSE),
+        Format("bare", PatternReader(patterns.BARE), Certainty.BARE),
     )

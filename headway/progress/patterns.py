@@ -119,6 +119,10 @@ TASKS = (
     Row(r"^\[Parallel\(n_jobs=[^)]{1,40}\)\]: Done\s{1,6}%iteration% (?:tasks|out of).*%rest%"),
 )
 
+_VALUE_AT = (
+    r"\b(?i:loss|cost|error|accuracy|reward|score|elbo)\b[^0-9:=]{0,40}\b(?:at|after|in|for) "
+)
+_VALUE = r"[\s:=]{1,4}(?P<value>" + NUMBER + r")\s{0,8}$"
 # Lines that count without the words that `words` reads.
 SPELLED = (
     Row(r"^(?:Training for|Num batches:)\s{1,4}%total%", Tells.HINT),
@@ -133,6 +137,9 @@ SPELLED = (
     Row(r"\bEp\. %epoch% : Up\. %iteration%"),
     # PyTorch's example of REINFORCE, and many others: "Episode 10	Last reward: 26.00 …"
     Row(r"^\W{0,3}[Ee]pisode\W{1,3}%iteration%(?:/%total%)?\b(?!/)", counts_others=True),
+    # Keras's guide: "Training loss (for one batch) at step 100: 0.9"; "Cost after epoch 3: 0.69".
+    Row(_VALUE_AT + r"(?:step|iter(?:ation)?|batch|update)\W{1,3}%step%(?:/%steps%)?" + _VALUE),
+    Row(_VALUE_AT + r"epoch\W{1,3}%epoch%(?:/%epochs%)?" + _VALUE),
     # Optuna. Of its parameters none is learnt.
     Row(
         r"\bTrial %iteration% (?:pruned|failed|finished with value: (?P<value>"
@@ -157,16 +164,34 @@ SPELLED = (
     # What clu writes; chainer's bar.
     Row(r"logging_writer\.py:[0-9]{1,5}\] \[%iteration%\] (?:steps_per_second|train|loss)"),
     Row(r"^\s{0,8}%iteration% iter, %epoch_done% epoch / [0-9]{1,9} epochs"),
+    # YOLO where its bar was cut off.
+    Row(r"^\s{1,12}%epoch%/%epochs%\s{2,12}[0-9.]{1,8}[GMK]\s"),
+)
+
+_METRIC = (
+    r"(?=.{0,60}?(?i:loss|acc|reward|score|err|mse|mae|auc|ppl|perplexity|best|fitness|energy)"
+    r"[\w ]{0,16}[:=]?\s{0,2}-?[0-9])"
+)
+# Lines that hardly say what they count: any other format replaces them.
+BARE = (
     # "[12/100] loss=0.31" and "12/100, acc: 0.9", maybe behind what logging puts there: without a
     # metric, or beside another count, it may be a rank, a fold, or a file that is downloaded.
     Row(
         r"^(?:.{0,60}\bINFO\b[^\[(0-9]{0,40})?\s{0,8}[\[(]? {0,6}%step% ?/ {0,3}%steps%[\])]?"
         r"[\s:,|-]{1,6}(?=[A-Za-z'\"{])(?!(?i:val|test|eval))"
-        r"(?!.{0,300}?(?i:epoch|step|iter|batch|episode|round|rank|fold|trial))(?=.{0,60}?"
-        r"(?i:loss|acc|reward|score|error|mse|mae|auc|ppl|perplexity)\w{0,16}\s{0,2}[:=]?\s{0,2}-?[0-9])"
+        r"(?!.{0,300}?(?i:epoch|step|iter|batch|episode|round|rank|fold|trial))" + _METRIC
     ),
-    # YOLO where its bar was cut off.
-    Row(r"^\s{1,12}%epoch%/%epochs%\s{2,12}[0-9.]{1,8}[GMK]\s"),
+    Row(
+        r"^\W{0,3}(?i:generation|gen|ep|game|sweep|cycle)\W{1,3}%iteration%"
+        r"(?: ?(?:/|of) ?%total%)?\b(?!/)" + _METRIC,
+        counts_others=True,
+    ),
+    # PyTorch's first examples print "99 680.91", and others "i=99, loss=0.3" and "it 99: loss 0.3".
+    Row(
+        r"^\s{0,8}(?:(?:it|[itnk#])[ =:]{0,3})?%iteration%[\s,:|]{1,4}(?:loss[\s:=]{1,3})?"
+        r"(?P<value>-?[0-9]{1,20}\.[0-9]{1,20}(?:e[-+]?[0-9]{1,3})?)\s{0,8}$",
+        counts_others=True,
+    ),
 )
 
 # A bar without a total: "21it [00:10, 2.10it/s]"; Lightning's "Epoch 3: |   | 13/? [00:01<…".

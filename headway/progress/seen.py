@@ -32,6 +32,8 @@ class Seen(NamedTuple):
     counts_others: bool | None = None
     """Whether its iterations are no steps, but episodes or trials: of what a job calls so it says
     nothing."""
+    has_ended: bool | None = None
+    """Whether the line says that the epoch it names is over."""
 
 
 def finite(pairs: Iterable[tuple[str, object]]) -> dict[str, float]:

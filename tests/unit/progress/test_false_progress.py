@@ -130,6 +130,12 @@ def test_steps_of_a_later_epoch_alone_are_no_iterations() -> None:
         ("[12/100] loss=0.3145, val_loss=0.41\n", (12, None, 100)),
         ("2026-11-28 00:15:01,123 - INFO - ( 12/100): train_loss 0.31, lr 0.1\n", (12, None, 100)),
         ("".join(f" {n % 50 + 1}/50 | Acc: 0.9\n" for n in range(75)), (75, 1.5, None)),
+        ("99 680.91\n199 463.14\n", (199, None, None)),
+        ("i=10, loss=0.5\ni=20, loss=0.4\n", (20, None, None)),
+        ("Generation 3/50: best fitness 0.4\n", (3, None, 50)),
+        ("Training loss (for one batch) at step 100: 0.9\n", (100, None, None)),
+        ("Cost after epoch 0: 0.69\nCost after epoch 100: 0.5\n", (None, 101.0, None)),
+        ("Epoch 1/5 done in 2.5s\nEpoch 2/5 done in 2.4s\n", (None, 2.0, 5)),
         ("E    #    LOSS NER  SCORE\n---  ---  ------  -----\n  0   200    35.70   0.83\n",
          (200, 0.0, None)),
     ],
@@ -148,6 +154,14 @@ def test_counts_spelled_otherwise(log: str, place: Place) -> None:
 )  # fmt: skip
 def test_a_fraction_alone_may_count_anything(line: str) -> None:
     assert all(total is None for *_, total in places(f"{line}\n"))
+
+
+def test_what_hardly_says_what_it_counts_gives_way_to_what_does() -> None:
+    """The weights of three classes are no progress of the training that prints them."""
+    weights = "0 0.52\n1 0.48\n2 0.30\n"
+    assert places(weights + "Epoch 1/4 loss 0.5\nEpoch 2/4 loss 0.4\n" + weights)[-1] == (
+        None, 2.0, 4,
+    )  # fmt: skip
 
 
 def test_thousands_are_one_number() -> None:

@@ -17,6 +17,7 @@ Place = tuple[int | None, float | None, int | None]
 # Format, number of points, first and last place, some metrics of the last.
 LOGS: dict[str, tuple[str, int, Place, Place, dict[str, float]]] = {
     "dcgan": ("pytorch", 5, (0, 0.0, 9775), (441, 1.1279, 9775), {"Loss_D": 1.25}),
+    "bracket": ("bare", 3, (1, None, 100), (3, None, 100), {"loss": 0.6034, "acc": 0.63}),
     "reinforce": ("plain", 3, (10, None, None), (30, None, None), {"reward": 20.77}),
     "optuna": ("plain", 4, (1, None, None), (4, None, None), {}),
     "rich": ("tqdm", 7, (0, None, 100), (20, None, 100), {}),
