@@ -156,6 +156,10 @@ def test_a_fraction_alone_may_count_anything(line: str) -> None:
     assert all(total is None for *_, total in places(f"{line}\n"))
 
 
+def test_a_share_of_an_epoch_that_is_done_is_no_end_of_it() -> None:
+    assert places("Epoch 1/5: 40% done\nEpoch 2/5: 10% completed\n")[-1] == (None, 1.0, 5)
+
+
 def test_what_hardly_says_what_it_counts_gives_way_to_what_does() -> None:
     """The weights of three classes are no progress of the training that prints them."""
     weights = "0 0.52\n1 0.48\n2 0.30\n"
