@@ -1,8 +1,10 @@
 """The command that lists and fetches what a run wrote."""
 
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 
 import click
@@ -12,14 +14,14 @@ from headway.cli.arrays import if_array
 from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import Columns, Json, as_json, print_json, print_rows, progress_bar, say
-from headway.cli.submit import INTERRUPTED
 from headway.client import Client
 from headway.client.download import Download, DownloadFailed, chosen, take_folder
-from headway.client.follow_outputs import Followed
 from headway.clock import SystemClock
+from headway.errors import GatewayRefused
 from headway.units import format_size
 
-_FOLLOW_EVERY_S = 5.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""Of a run, as it may be a folder's here."""
 
 
 @click.command()
@@ -29,7 +31,6 @@ _FOLLOW_EVERY_S = 5.0
     "--attempt", type=click.IntRange(1), help="On the node of this attempt; else of the last."
 )
 @click.option("--only", multiple=True, metavar="PATTERN", help="Such as '*.pt'; several may do.")
-@click.option("--follow", is_flag=True, help="Go on until the runs have ended.")
 @as_json
 def outputs(
     *,
@@ -37,25 +38,24 @@ def outputs(
     listing: bool,
     attempt: int | None,
     only: tuple[str, ...],
-    follow: bool,
     machine: bool,
 ) -> None:
     """List what a run wrote below its outputs, or fetch it into DIR, wherever it ran.
 
     DIR is new, empty, or holds what was fetched of this run before: what is there is not fetched
     again, and a file that broke off goes on. Each is checked by its SHA-256. Of several runs, or
-    an array, each has a folder of its own in DIR. With --follow files grow in DIR as they are
-    written, for TensorBoard and the like.
+    an array, each has a folder of its own in DIR.
     """
     runs, folder = words[:-1] or words, Path(words[-1]) if len(words) > 1 else None
     with open_client() as client:
         array = if_array(client.array, runs[0]) if len(runs) == 1 else None
-        if follow or array is not None or len(runs) > 1:
+        if array is not None or len(runs) > 1:
             if folder is None or listing or attempt or machine:
-                many = "of several runs or an array, and with --follow"
                 allowed = "--list, --attempt and --json are for one run"
-                raise click.UsageError(f"{many}, give DIR to fetch into; {allowed}")
-            sys.exit(_follow(client, runs, folder, only, once=not follow))
+                raise click.UsageError(
+                    f"of several runs or an array, give DIR to fetch into; {allowed}"
+                )
+            sys.exit(_fetch_all(client, runs, folder, only))
         seen = client.run(runs[0])
         run_id = seen["run_id"]
         found = client.outputs(run_id, attempt)
@@ -75,32 +75,33 @@ def outputs(
     sys.exit(1 if failed else 0)
 
 
-def _follow(
-    client: Client, runs: Sequence[str], folder: Path, only: Sequence[str], *, once: bool
-) -> int:
-    """Fetch the outputs of several runs, or of one that goes on; the exit status."""
-    clock, came = SystemClock(), 0
-    followed = Followed(client, clock, runs, folder, only)
-    try:
-        while True:
-            came += followed.fetch() if once else followed.step()
-            if sys.stderr.isatty():
-                click.echo(f"\r{format_size(came)} of {_runs(followed)} ", err=True, nl=False)
-            if followed.over or once:
-                break
-            clock.sleep(_FOLLOW_EVERY_S)
-    except KeyboardInterrupt:
-        click.echo(err=True)
-        say("the same command goes on with it", err=True)
-        return INTERRUPTED
-    for failure in followed.failed:
-        say(str(failure), err=True)
-    say(f"the outputs of {_runs(followed)} are in {folder} ({format_size(came)} fetched)")
-    return 1 if any(followed.failed) else 0
+def _fetch_all(client: Client, asked: Sequence[str], folder: Path, only: Sequence[str]) -> int:
+    """Fetch the outputs of several runs, each into a folder of its own; the exit status."""
+    folders, fetched = folders_of(client, asked), []
+    for run_id, name in folders.items():
+        try:
+            files = chosen(client.outputs(run_id)["files"], only)
+        except GatewayRefused as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            files = []  # it has not started yet, or has never written any
+        fetched += _fetch(client, (run_id, None), folder / name, files, quiet=False)
+    say(f"of {len(folders)} runs: {_summary(fetched, folder)}")
+    return 1 if any(each["error"] for each in fetched) else 0
 
 
-def _runs(followed: Followed) -> str:
-    return f"{len(followed.runs)} run{'' if len(followed.runs) == 1 else 's'}"
+def folders_of(client: Client, asked: Sequence[str]) -> dict[str, str]:
+    """The runs that are *asked* for, of arrays the members that have begun, each with its folder.
+
+    That is called as the run is, unless another one is called so, or no folder may be.
+    """
+    found: dict[str, str] = {}
+    for name in asked:
+        array = if_array(client.array, name)
+        for run in [client.run(name)] if array is None else array["members"]:
+            free = run["name"] not in found.values() and _NAME.fullmatch(run["name"]) is not None
+            found[run["run_id"]] = run["name"] if free else run["run_id"]
+    return found
 
 
 def _elsewhere(attempts: list[Json], asked: int | None) -> list[Json]:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from headway.client.run_files import OutputPlace
 from headway.clock import Clock
@@ -28,8 +27,6 @@ NOTES = ".headway-outputs"
 _TRIES = 5
 _PAUSE_S = 2.0
 _READ_BYTES = 1 << 20
-_COMPARED_BYTES = 4096
-"""So many of the last bytes that are here are fetched again, to see whether a file has grown."""
 
 if TYPE_CHECKING:
     from headway.client import Client
@@ -128,64 +125,6 @@ class Download:
             raise DownloadFailed(file["path"], str(cause))
         self._name(file, part)
         return True
-
-    def grow(self, file: dict[str, Any]) -> int:
-        """Bring what is here of *file* up to what was written to it by now; bytes that came.
-
-        It has its name at once, whole or not, and what comes is added to the file that is there:
-        who has opened it here sees it grow. Where its last bytes are not those that lie there,
-        it was written anew, and all of it is fetched. Whether all is right is for `settle` to say.
-
-        Raises:
-            DownloadFailed: A file here may not be called so, or cannot be written.
-            GatewayRefused: It is not to be had now.
-            GatewayUnreachable: The gateway does not answer; what has come stays.
-        """
-        place = self._place(file)
-        _drop_link(place)
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with place.open("r+b" if place.exists() else "w+b") as here:
-                had = here.seek(0, os.SEEK_END)
-                if file["bytes"] - had > shutil.disk_usage(self.folder).free:
-                    raise DownloadFailed(file["path"], "there is no room for it")
-                start = max(had - _COMPARED_BYTES, 0) if file["bytes"] >= had else 0
-                has = self._added(file, here, start) or self._added(file, here, 0) or 0
-                return max(has - had, 0)
-        except OSError as error:
-            raise DownloadFailed(file["path"], str(error)) from error
-
-    def _added(self, file: dict[str, Any], here: BinaryIO, start: int) -> int | None:
-        """Write what lies there from *start* on; its size then, or None if it does not go on so."""
-        here.seek(start)
-        known = here.read()
-        with self.client.output(self._at(file["href"]), start=start) as sent:
-            start, read = sent.start, b""
-            pieces = sent.pieces()
-            while start and len(read) < len(known) and (piece := next(pieces, b"")):
-                read += piece
-            if start and read[: len(known)] != known:
-                return None
-            here.seek(start)
-            for piece in chain((read,), pieces):
-                here.write(piece)
-            return here.truncate()
-
-    def settle(self, file: dict[str, Any]) -> bool:
-        """As `fetch`, of a file that has grown here: it is fetched only where it is not the same.
-
-        Raises:
-            DownloadFailed: It was not to be had as it is listed.
-        """
-        place = self._place(file)
-        if not self._is_here(file) and place.is_file() and not place.is_symlink():
-            try:
-                _, sha256 = self.client.output_digest(self._at(file["href"]))
-                if sha256 == sha256_of(place):
-                    os.utime(place, ns=(_modified_ns(file),) * 2)
-            except (HeadwayError, OSError) as error:
-                raise DownloadFailed(file["path"], str(error)) from error
-        return self.fetch(file)
 
     def _attempt(self, file: dict[str, Any], part: Path) -> str:
         """Fetch what is missing of *part*, and check the whole; what is wrong with it."""
