@@ -47,8 +47,8 @@ def spans(match: re.Match[str]) -> dict[str, slice]:
 
 
 STEP = counts_pattern(
-    r"(?<![A-Za-z_])(?:[Gg]lobal[_ ]?[Ss]tep|[Ss]tep|STEP|[Ii]ter(?:ations?)?|ITER"
-    r"|[Uu]pdate|[Bb]atch(?:_idx)?|[Rr]ound)\b(?:\(train\))?[\s:=#\[(|'\"]{0,14}(?:[0-9]{1,12}-)?%step%"
+    r"(?<![A-Za-z_])(?:[Gg]lobal[_ ]?[Ss]tep|[Ss]tep|STEP|[Ii]ter(?:ations?|s)?|ITER"
+    r"|[Uu]pdate|[Bb]atch(?:_idx)?|[Rr]ound)\b(?:\(train\)|-)?[\s:=#\[(|'\"]{0,14}(?:[0-9]{1,12}-)?%step%"
     r"(?:\s{0,3}(?:/|of)\s{0,8}%steps%(?![0-9/]))?(?!\.?[0-9]|[\w%])"
 )
 """``step 3``, ``Iteration: 3/100``; not how many of ``iteration 3/4/5``."""

@@ -182,14 +182,14 @@ BARE = (
         r"(?!.{0,300}?(?i:epoch|step|iter|batch|episode|round|rank|fold|trial))" + _METRIC
     ),
     Row(
-        r"^\W{0,3}(?i:generation|gen|ep|game|sweep|cycle)\W{1,3}%iteration%"
-        r"(?: ?(?:/|of) ?%total%)?\b(?!/)" + _METRIC,
+        r"^\W{0,3}(?i:generation|gen|epi?|game|sweep|cycle)\W{1,4}%iteration%"
+        r"(?: ?(?:/|of) ?%total%)?\b(?!/)(?=.{0,60}?[A-Za-z_][\w ]{0,16}[:=]?\s{0,2}-?[0-9])",
         counts_others=True,
     ),
     # PyTorch's first examples print "99 680.91", and others "i=99, loss=0.3" and "it 99: loss 0.3".
     Row(
-        r"^\s{0,8}(?:(?:it|[itnk#])[ =:]{0,3})?%iteration%[\s,:|]{1,4}(?:loss[\s:=]{1,3})?"
-        r"(?P<value>-?[0-9]{1,20}\.[0-9]{1,20}(?:e[-+]?[0-9]{1,3})?)\s{0,8}$",
+        r"^\s{0,8}(?:(?:it|[itnk#])[ =:]{0,3})?%iteration%[\s,:|]{1,4}(?:(?:train )?\w{1,16}[:=]\s{0,3})?"
+        r"(?:loss[\s:=]{1,3})?(?P<value>-?[0-9]{1,20}\.[0-9]{1,20}(?:e[-+]?[0-9]{1,3})?)\s{0,8}$",
         counts_others=True,
     ),
 )
