@@ -22,8 +22,8 @@ from headway.progress.seen import Seen
 from headway.progress.tables import Table
 
 _EPOCH = counts_pattern(
-    r"(?<![A-Za-z_])(?<!for 0 )[Ee](?:poch|POCH)s?\b(?:\.{3}|\(train\)|-)?[\s:=#\[(|'\"]{0,12}%epoch%"
-    r"(?:(?P<part>\.[0-9]{1,9})|\s{0,3}(?:/|of)\s{0,6}%epochs%)?(?![0-9.]*[\w%])[\])]?"
+    r"(?<![A-Za-z_])(?<!for 0 )[Ee](?:poch|POCH)s?\b(?:\.{3}|\(train\)|-)?[\s:=#\[(|'\"]{0,12}"
+    r"%epoch%(?:(?P<part>\.[0-9]{1,9})|\s{0,3}(?:/|of)\s{0,6}%epochs%)?(?![0-9.]*[\w%])[\])]?"
     r"(?:[\s,:;|-]{0,6}[\[(]?\s{0,8}%step%\s{0,3}/\s{0,6}%steps%)?"
 )
 # Beside the step: step=10 total_steps=1000.
