@@ -136,7 +136,10 @@ SPELLED = (
     Row(r"(?<![0-9/])%epoch%epoch:train:(?:[0-9]{1,12}-)?%step%batch"),
     Row(r"\bEp\. %epoch% : Up\. %iteration%"),
     # PyTorch's example of REINFORCE, and many others: "Episode 10	Last reward: 26.00 …"
-    Row(r"^\W{0,3}[Ee]pisode\W{1,3}%iteration%(?:/%total%)?\b(?!/)", counts_others=True),
+    Row(
+        r"^\W{0,3}(?:n_|of )?[Ee]pisodes?\W{1,3}%iteration%(?:/%total%)?\b(?!/)", counts_others=True
+    ),
+    Row(r"^Updates %iteration%, num timesteps ", counts_others=True),
     # Keras's guide: "Training loss (for one batch) at step 100: 0.9"; "Cost after epoch 3: 0.69".
     Row(_VALUE_AT + r"(?:step|iter(?:ation)?|batch|update)\W{1,3}%step%(?:/%steps%)?" + _VALUE),
     Row(_VALUE_AT + r"epoch\W{1,3}%epoch%(?:/%epochs%)?" + _VALUE),
@@ -188,8 +191,14 @@ BARE = (
     ),
     # PyTorch's first examples print "99 680.91", and others "i=99, loss=0.3" and "it 99: loss 0.3".
     Row(
-        r"^\s{0,8}(?:(?:it|[itnk#])[ =:]{0,3})?%iteration%[\s,:|]{1,4}"
-        r"(?:(?:train )?\w{1,16}[:=]\s{0,3})?(?:loss[\s:=]{1,3})?(?P<value>-?[0-9]{1,20}\.[0-9]{1,20}(?:e[-+]?[0-9]{1,3})?)\s{0,8}$",
+        r"^\s{0,8}(?:(?:it|[itnk#])[ =:]{0,3})?%iteration%[\s,:|]{1,4}(?:loss[\s:=]{1,3})?"
+        r"(?P<value>-?[0-9]{1,20}\.[0-9]{1,20}(?:e[-+]?[0-9]{1,3})?)\s{0,8}$",
+        counts_others=True,
+    ),
+    # Keras-GAN: "99 [D loss: 0.54, acc.: 83.1%] [G loss: 0.84]"; "99 Reward: 20".
+    Row(
+        r"^\s{0,8}%iteration%[\s,:|]{1,4}\[?(?:[DG] )?"
+        r"(?i:loss|acc|reward|score|error|mse|mae|fitness)\w{0,16}\s?[:=]",
         counts_others=True,
     ),
 )
