@@ -222,12 +222,6 @@ class HeadwayLine(Block):
         "work, times this; from then on it goes first. Smaller: large runs start sooner, and the "
         "mean wait is longer.",
     )
-    lend_host_memory: bool = Field(
-        _LINE.lend_host_memory,
-        title="Lend host memory",
-        description="Host memory that is promised and idle carries preemptible runs, which are "
-        "stopped as soon as those to whom it is promised need it.",
-    )
     share_past_runs: bool = Field(
         _LINE.share_past_runs,
         title="Share past runs",

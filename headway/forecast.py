@@ -268,8 +268,6 @@ class Forecaster:
             gpu_guess_bytes=guess and guess.upper_bytes,
         )
         demand = within(raised(demand, override), spaces, job.nodes)
-        if not self.line.lend_host_memory:
-            demand = replace(demand, may_borrow=False)
         prediction = says.get(gpu_type, needs)
         said = replace(
             prediction,

@@ -57,7 +57,7 @@ NODES = {
     **dict.fromkeys(("node", "pool", "state", "state_reason"), TEXT),
     **dict.fromkeys(("cpus", "cpus_promised"), NUMBER),
     **dict.fromkeys(("host_memory_bytes", "host_reserve_bytes", "host_promised_bytes"), COUNT),
-    **dict.fromkeys(("host_lent_bytes", "host_used_bytes"), COUNT),
+    "host_used_bytes": COUNT,
     "gpus": COUNT,
 }
 

@@ -91,7 +91,6 @@ def demand_for(
         gpu_type=resources.gpu_type,
         ports=(*job.named_ports, *((ANY_PORT,) if needs_free_port(job.document()) else ())),
         disk_bytes=resources.disk or 0,
-        may_borrow=job.preemptible and job.nodes == 1,
         host_memory_basis=host_basis,
         host_memory_why=why,
         gpu_memory_basis=gpu_basis,

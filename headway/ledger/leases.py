@@ -94,8 +94,6 @@ class Leases(LeaseReads):
             TermOver: Another scheduler leads the pool by now.
         """
         names = (node, *others)
-        if others:  # one part that gives memory back would stop all of them
-            demand = replace(demand, may_borrow=False)
         with self._database.transaction() as session:
             in_term(session, term)
             rows = lock_nodes(session, names)
@@ -131,7 +129,6 @@ class Leases(LeaseReads):
                     expires_at=expires_at,
                     start_by=_after(moment, start_limit_s) if rank == 0 else None,
                     predicted_end_at=_after(moment, predicted_high_s),
-                    lent=decision.lent,
                 )
                 for rank, (name, decision) in enumerate(zip(names, admits, strict=True))
             ]
@@ -236,7 +233,7 @@ class Leases(LeaseReads):
                 return decision
             moment = now(session)
             lease.host_memory_bytes, lease.cpus = demand.host_memory_bytes, demand.cpus
-            lease.disk_bytes, lease.lent = demand.disk_bytes, decision.lent
+            lease.disk_bytes = demand.disk_bytes
             # Never earlier: its node's guard goes by what it was told before.
             lease.expires_at = max(lease.expires_at, moment + timedelta(seconds=ttl_s))
             if predicted_high_s is not None:
@@ -265,8 +262,7 @@ class Leases(LeaseReads):
             lease = leased(session, fence)
             there = node_record(rows[lease.node])
             room = compute_headroom(there.node, live_leases(session, [lease.node]), there.reading)
-            free_bytes = room.lendable_bytes if lease.lent else room.host.free_bytes
-            more_bytes = min(host_bytes - lease.host_memory_bytes, int(free_bytes))
+            more_bytes = min(host_bytes - lease.host_memory_bytes, int(room.host.free_bytes))
             lease.host_memory_bytes += max(more_bytes, 0)
             return lease.host_memory_bytes
 

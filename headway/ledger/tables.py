@@ -222,7 +222,7 @@ class LeaseRow(SQLModel, table=True):
     start_by: datetime | None = Field(default=None, sa_type=UtcDateTime)
     """Until then a flow process has to take the claim up; None once one has."""
     lent: bool = False
-    """Its host memory is promised to others: it counts against no promise."""
+    """Of versions that lent idle memory; nothing reads it."""
     predicted_end_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     released_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 

@@ -50,8 +50,6 @@ class Demand:
     """As the program has them; `ANY_PORT` for one that it is told."""
     disk_bytes: int = 0
     """Scratch and outputs; 0 where the job does not say."""
-    may_borrow: bool = False
-    """It may be stopped for others: so it may have host memory that they leave idle."""
     host_memory_basis: Basis = Basis.PRIOR
     host_memory_why: str = field(default="", compare=False)
     """What a guess of it rests on; empty where it is none."""
@@ -112,8 +110,6 @@ class Lease:
     """Above 0: held for a part of the run on this node, which has not begun yet."""
     start_by: datetime | None = None
     """Until then a flow process has to take the claim up; None once one has."""
-    lent: bool = False
-    """Its host memory is promised to others, and given back when they need it."""
 
     @property
     def ports_text(self) -> str:
@@ -133,8 +129,6 @@ class Admit:
 
     node: str
     gpus: tuple[GpuGrant, ...] = ()
-    lent: bool = False
-    """Its host memory is what others leave idle of theirs."""
 
 
 class Resource(enum.StrEnum):

@@ -7,7 +7,6 @@ order a place is left and given away.
 One thread asks engine and ledger, which may keep it waiting. Another looks at
 the clock twice a second and never waits: what it stops, it stops in threads. A
 third brings the supervisor back, which brings the guard back, and beats; a fourth bounds logs.
-A fifth has those leave in time who run in memory that is promised to others (`policy.lending`).
 """
 
 import logging
@@ -21,9 +20,8 @@ from headway.node.daemon import SILENT_S, bound_logs, guard_daemon, revive_super
 from headway.node.lookout import Lookout
 from headway.node.stops import Stops
 from headway.policy.guard import GuardTimes, Instruction, Kill, Renew, Stop, decide
-from headway.policy.lending import Borrower, GiveBack, give_back
 from headway.site import Site, current_site
-from headway.units import format_duration, format_size
+from headway.units import format_duration
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +30,6 @@ _WOKE_S = 1.5
 
 _SUPERVISOR_EVERY_S = 1.0
 _LOGS_EVERY_S = 60.0
-_MEMORY_EVERY_S = 0.1
-_NOTHING_LENT_S = 1.0
 _AFTER_FAILURE_S = 1.0
 
 
@@ -51,7 +47,7 @@ class Guard:
 
     def run(self) -> None:
         """Guard until this home is gone."""
-        for turn in (self._look, self._keep_supervisor, self._keep_logs_short, self._keep_memory):
+        for turn in (self._look, self._keep_supervisor, self._keep_logs_short):
             threading.Thread(target=self._again_and_again, args=(turn,), daemon=True).start()
         clock = self._site.clock
         while self._site.settings.state_dir.is_dir():
@@ -97,61 +93,27 @@ class Guard:
             _shorten(self.lookout.runtime.trim_logs)
         return _LOGS_EVERY_S
 
-    def _keep_memory(self) -> float:
-        if not self.lookout.borrowers():
-            return _NOTHING_LENT_S
-        self.take_back_memory()
-        return _MEMORY_EVERY_S
-
-    def take_back_memory(self) -> list[GiveBack]:
-        """Have leave, where memory is short, who runs in what is promised to others."""
-        runtime, host = self.lookout.runtime, self._site.host.read()
-        if runtime is None:
-            return []
-        left_bytes = host.memory_bytes - host.used_bytes
-        borrowers = [
-            Borrower(
-                each.name,
-                runtime.usage(each.name).host_used_bytes or 0,
-                each.started_at.timestamp() if each.started_at else 0.0,
-                grace_s,
-            )
-            for each, grace_s in self.lookout.borrowers()
-        ]
-        found = give_back(borrowers, left_bytes, host.memory_bytes)
-        why = (
-            "its host memory is promised to others, who need it now: "
-            f"{format_size(left_bytes)} were left on the node"
-        )
-        note = self.lookout.note_gives_back
-        for each in found:
-            self._begin(each.name, each.grace_s, why, note, "" if each.grace_s else "at once")
-        return found
-
     def act(self) -> list[Instruction]:
         """Begin what the time calls for, and say what that is."""
         now_s = self._site.clock.boottime_s()
         found = decide(self.lookout.held(), self.lookout.asked_s, now_s, self._times)
-        note = self.lookout.note_stopped
         for each in found:
             match each:
                 case Renew():
                     self._wake.set()
                 case Stop():
-                    self._begin(each.name, each.grace_s, _why(each), note)
+                    self._begin(each.name, each.grace_s, _why(each))
                 case Kill():  # also while its grace time lasts
-                    self._begin(each.name, 0.0, _why(each), note, "at once")
+                    self._begin(each.name, 0.0, _why(each), "at once")
         return found
 
-    def _begin(
-        self, name: str, grace_s: float, why: str, note: Callable[[str, str], None], how: str = ""
-    ) -> None:
-        """Begin to stop container *name*, and *note* why, unless that goes on."""
+    def _begin(self, name: str, grace_s: float, why: str, how: str = "") -> None:
+        """Begin to stop container *name*, and note why, unless that goes on."""
         runtime = self.lookout.runtime
 
         def stop() -> None:
             log.warning("container %s is stopped: %s", name, why)
-            note(name, why)
+            self.lookout.note_stopped(name, why)
             if runtime is not None:
                 runtime.stop(name, grace_s)
             self.lookout.forget(name)

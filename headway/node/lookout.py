@@ -5,7 +5,7 @@ To look may take long, as engine and ledger do; what was seen can be read at any
 
 import logging
 import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -70,27 +70,11 @@ class Lookout:
             if (known := renewals.get(name)) is not None
         ]
 
-    def borrowers(self) -> list[tuple[ContainerStatus, float]]:
-        """Those of them that run in lent memory, each with the grace time of its job."""
-        with self._change:
-            alive, renewals = self._seen.alive, self._notes.renewals
-        return [
-            (each, known.grace_s if (known := renewals.get(name)) else USUAL_STOP_GRACE_S)
-            for name, each in alive.items()
-            if each.lent
-        ]
-
     def note_stopped(self, name: str, why: str) -> None:
         """Keep for the run's flow that it is the guard that stops the container."""
-        self._note(lambda notes: replace(notes, stopped={**notes.stopped, name: why}))
-
-    def note_gives_back(self, name: str, why: str) -> None:
-        """Keep for the run's flow that the container is stopped for memory that it was lent."""
-        self._note(lambda notes: replace(notes, gave_back={**notes.gave_back, name: why}))
-
-    def _note(self, noted: Callable[[GuardNotes], GuardNotes]) -> None:
         with self._change:
-            self._keep(noted(self._notes))
+            notes = self._notes
+            self._keep(replace(notes, stopped={**notes.stopped, name: why}))
 
     def forget(self, name: str) -> None:
         """The container was stopped: it is not alive any more."""
@@ -162,8 +146,7 @@ class Lookout:
                 renewals = {**renewals, **renewed}
                 if listed is not None:
                     renewals = _of(renewals, renewed.keys() | alive.keys())
-                    stopped, gave_back = _of(notes.stopped, listed), _of(notes.gave_back, listed)
-                    notes = replace(notes, stopped=stopped, gave_back=gave_back)
+                    notes = replace(notes, stopped=_of(notes.stopped, listed))
             self._seen = _Seen(alive, stale)
             self._keep(replace(notes, renewals=self._completed(renewals, alive)))
 

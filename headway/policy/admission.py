@@ -32,15 +32,13 @@ def judge(demand: Demand, headroom: Headroom) -> Admit | Wait:
     """
     settings = PolicySettings(utilisation_limit=headroom.utilisation_limit)
     run: Ask = WaitingRun.of("", demand, _ANY_TIME, settings=settings)
-    if run.may_borrow and not headroom.fits(run) and headroom.fits(run.borrowing):
-        run = run.borrowing
     for short in headroom.shortfalls(run):
         return wait_for(short, run, [headroom])
     fitting = [(gpu.free_bytes, at) for at, gpu in headroom.suitable(run) if gpu.fits_now(run.gpu)]
-    return admit(demand, headroom, (at for _, at in sorted(fitting)[: demand.gpus]), lent=run.lent)
+    return admit(demand, headroom, (at for _, at in sorted(fitting)[: demand.gpus]))
 
 
-def admit(demand: Demand, headroom: Headroom, gpus: Iterable[int], *, lent: bool = False) -> Admit:
+def admit(demand: Demand, headroom: Headroom, gpus: Iterable[int]) -> Admit:
     """What *demand* is granted of *headroom*, with the GPUs at these positions."""
     whole = demand.sharing is Sharing.WHOLE
     grants = (
@@ -52,7 +50,7 @@ def admit(demand: Demand, headroom: Headroom, gpus: Iterable[int], *, lent: bool
         )
         for gpu in (headroom.gpus[at] for at in gpus)
     )
-    return Admit(headroom.name, tuple(grants), lent)
+    return Admit(headroom.name, tuple(grants))
 
 
 def possible(demand: Demand, nodes: Sequence[Node], *, count: int = 1) -> Refuse | None:

@@ -35,7 +35,6 @@ class Board:
             for room, need in node.rooms_for(ask, place.gpus):
                 room.enter(Occupant(end_s, ask.run_id, now_s, end_s, need))
             node.disk_bytes -= ask.disk_bytes
-            node.lendable_bytes -= ask.host.memory_bytes
 
     def leave(self, ask: Ask, places: Sequence[Place]) -> None:
         """Take the run of *ask* off the board."""
@@ -44,7 +43,6 @@ class Board:
             for room, _ in node.rooms_for(ask, place.gpus):
                 room.leave(ask.run_id)
             node.disk_bytes += ask.disk_bytes
-            node.lendable_bytes += ask.host.memory_bytes
 
     def refresh(self, now_s: float, overrun_frac: float) -> None:
         """Forget all reservations; expect those who outlived their prediction to go on a while."""
@@ -71,8 +69,7 @@ class Board:
 
     def has_room(self, ask: Ask) -> bool:
         """Would *ask* fit now if there were no reservations?"""
-        ways = (ask, ask.borrowing) if ask.may_borrow else (ask,)
-        return any(sum(node.fits(way) for node in self.nodes) >= ask.nodes for way in ways)
+        return sum(node.fits(ask) for node in self.nodes) >= ask.nodes
 
     def place_now(self, ask: Ask, now_s: float) -> tuple[Place, ...]:
         """Where *ask* may start now without delaying a reservation; empty when nowhere.

@@ -96,12 +96,6 @@ def preempted(exit_: Exit, for_run_id: str) -> Exit:
     )
 
 
-def gave_back(code: int | None, why: str) -> Exit:
-    """The exit of an attempt that was stopped with *code*, since *why*, for memory lent to it."""
-    said = f"{why}; it goes on from its checkpoint when there is room again"
-    return Exit(ExitKind.PREEMPTED, code, said)
-
-
 def restarted(exit_: Exit, before: Failures, *, alone: bool) -> Exit:
     """The exit of an attempt that ended as *exit_* since its machine was restarted.
 

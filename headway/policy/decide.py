@@ -98,7 +98,6 @@ class Outcome:
     """What was decided for one run."""
 
     ask: Ask
-    """Of one that starts in lent memory, as it borrows."""
     start: tuple[Place, ...] = ()
     """Where it starts now; empty when it waits."""
     hold: Hold | None = None
@@ -133,8 +132,6 @@ class _Decision:
         places = self.place(ask)
         if places:
             return self.start(ask, places)
-        if ask.may_borrow and (places := self.board.place_now(ask.borrowing, self.now_s)):
-            return self.start(ask.borrowing, places)
         outcome = Outcome(ask, hold=Hold.ROOM)
         if self.runners and self.preempt(outcome):
             return outcome

@@ -70,24 +70,10 @@ class Ask:
     towards its place in the order, but is none of its `tag`, which is kept."""
     promised_s: float | None = None
     """By when it is promised to start: see `policy.promise`. None until it may start."""
-    may_borrow: bool = False
-    """It may have host memory that is promised to others and idle."""
-    lent: bool = False
-    """It has such memory."""
     larger: tuple[Self, ...] = ()
     """The same run at the larger sizes that it may have: see `policy.sizing`."""
     home: str = ""
     """The node that has its checkpoint; where it goes if that has room. Empty for none."""
-
-    @property
-    def borrowing(self) -> Self:
-        """The same in memory that is lent to it."""
-        return replace(self, lent=True)
-
-    @property
-    def of_host(self) -> Need:
-        """What it takes of the host that could be promised to others: no memory that is lent."""
-        return Need(0, self.host.load) if self.lent else self.host
 
     @property
     def mean_s(self) -> float:
@@ -177,7 +163,6 @@ class WaitingRun(Ask):
             gpu_type=demand.gpu_type,
             ports=frozenset(demand.ports),
             disk_bytes=demand.disk_bytes,
-            may_borrow=demand.may_borrow,
             median_s=max(median_known_s, 1.0),
             high_s=max(median_known_s if high_s is None else high_s, median_known_s, 1.0),
             predicted_high_s=high_s,
@@ -226,8 +211,6 @@ class Headroom:
     """GPUs that fell off the bus, in words: ``gpu1 lost: …``; they are not among `gpus`."""
     utilisation_limit: float = 1.0
     """Runs share a GPU while their utilisations add up to at most this."""
-    lendable_bytes: int = 0
-    """Host memory that is promised and idle: for runs that may be stopped for those who have it."""
 
     def copy(self) -> "Headroom":
         """The same rooms, to try something out."""
@@ -242,8 +225,7 @@ class Headroom:
         if ask.disk_bytes > self.disk_bytes:
             yield Shortfall.DISK
         # A job of a replay needs nothing of the host, which a run that outgrew its lease leaves.
-        have_bytes = self.lendable_bytes if ask.lent else self.host.free_bytes
-        if ask.host.memory_bytes and ask.host.memory_bytes > have_bytes:
+        if ask.host.memory_bytes and ask.host.memory_bytes > self.host.free_bytes:
             yield Shortfall.HOST_MEMORY
         if ask.gpus and self.fitting_gpus(ask) < ask.gpus:
             yield Shortfall.GPUS
@@ -278,7 +260,7 @@ class Headroom:
     def rooms_for(self, ask: Ask, gpus: Iterable[int]) -> list[tuple[Room, Need]]:
         """The rooms that *ask* takes here with *gpus*, by position, and what of each."""
         rooms = [*((self.gpus[at], ask.gpu) for at in gpus), *self.port_rooms(ask)]
-        return rooms if ask.host == NOTHING else [(self.host, ask.of_host), *rooms]
+        return rooms if ask.host == NOTHING else [(self.host, ask.host), *rooms]
 
     def port_rooms(self, ask: Ask) -> list[tuple[Room, Need]]:
         """The ports of the node that *ask* takes, as rooms, and how many of each."""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from headway.model.lease import ANY_PORT, GpuGrant, Lease, Sharing
 from headway.model.node import Gpu, GpuReading, Node, NodeReading, NodeState, PortUse
 from headway.policy.fit import Headroom, one_port
-from headway.policy.lending import expected_bytes, kept_bytes
 from headway.policy.room import Need, Occupant, Room
 
 
@@ -47,19 +46,14 @@ def compute_headroom(
     capacity, reserve = node.capacity, node.reserve
     held = [(lease, _occupant(lease, end_s(lease))) for lease in leases]
     own = reading.run_host_bytes if reading is not None else {}
-    used_bytes = reading.host.used_bytes if reading is not None else 0
-    borrowers = {lease.run_id for lease in leases if lease.lent}
     host = Room(
         whole_bytes=capacity.host_memory_bytes - reserve.host_memory_bytes,
         load_limit=capacity.cpus - reserve.cpus,
         free_bytes=_left(
             capacity.host_memory_bytes,
             reserve.host_memory_bytes,
-            granted=_by_run(
-                (lease.run_id, lease.host_memory_bytes) for lease in leases if not lease.lent
-            ),
-            # What borrowers hold is neither promised nor foreign: it is given back when needed.
-            used_bytes=used_bytes - sum(own.get(run_id, 0) for run_id in borrowers),
+            granted=_by_run((lease.run_id, lease.host_memory_bytes) for lease in leases),
+            used_bytes=reading.host.used_bytes if reading is not None else 0,
             own=own,
         ),
         load=sum(lease.cpus for lease in leases),
@@ -82,7 +76,6 @@ def compute_headroom(
         gpu_error=reading.gpu_error if reading is not None and reading.gpus is None else "",
         lost_gpus=lost_gpus(node, reading),
         utilisation_limit=utilisation_limit,
-        lendable_bytes=0 if reading is None else _lendable(node, leases, reading),
     )
 
 
@@ -109,18 +102,6 @@ def _port_rooms(
     return rooms
 
 
-def _lendable(node: Node, leases: Sequence[Lease], reading: NodeReading) -> int:
-    """Host memory that those to whom it is promised are expected to leave, and nobody has yet."""
-    capacity_bytes = node.capacity.host_memory_bytes
-    return _left(
-        capacity_bytes,
-        node.reserve.host_memory_bytes,
-        granted=_by_run((lease.run_id, expected_bytes(lease, reading)) for lease in leases),
-        used_bytes=reading.host.used_bytes,
-        own=reading.run_host_bytes,
-    ) - 2 * kept_bytes(capacity_bytes)
-
-
 def _seen(gpus: Sequence[Gpu], reading: NodeReading | None) -> list[tuple[Gpu, GpuReading | None]]:
     """Those of *gpus* that can be read, each with its reading; all without a *reading*."""
     if reading is None:
@@ -130,7 +111,7 @@ def _seen(gpus: Sequence[Gpu], reading: NodeReading | None) -> list[tuple[Gpu, G
 
 
 def _occupant(lease: Lease, end_s: float) -> Occupant:
-    need = Need(0 if lease.lent else lease.host_memory_bytes, lease.cpus)
+    need = Need(lease.host_memory_bytes, lease.cpus)
     return Occupant(end_s, lease.run_id, lease.granted_at.timestamp(), end_s, need)
 
 

@@ -143,8 +143,7 @@ def plan(
         expected = outlook.add(outcome, lasts, run.name or run.run_id[:8], board)
         if outcome.start:
             admits = tuple(
-                admit(chosen.demand, board.nodes[at], gpus, lent=outcome.ask.lent)
-                for at, gpus in outcome.start
+                admit(chosen.demand, board.nodes[at], gpus) for at, gpus in outcome.start
             )
             entries.append(Start(chosen, position, admits))
         else:

@@ -113,7 +113,6 @@ class Pool:
             team=run.team,
             user=run.user,
             priority=run.priority,
-            lent=first.lent,
         )
         places = tuple(board.place_of(node, lease) for node, lease in leases)
         return Runner(ask, places, started_s, run.stopping, run.preemptible)

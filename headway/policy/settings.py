@@ -136,8 +136,6 @@ class PolicySettings:
     Smaller: large runs start sooner, and the mean wait is longer."""
     utilisation_limit: float = 1.0
     """Largest sum of utilisations of runs that share a GPU."""
-    lend_host_memory: bool = True
-    """Host memory that is promised and idle carries preemptible runs, which give it back."""
     overrun_frac: float = 0.25
     """A run that outlives its prediction is expected to need this part of its time again."""
     share_past_runs: bool = False

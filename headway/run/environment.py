@@ -181,7 +181,6 @@ class Environment:
             log_limit_bytes=site.settings.log_limit_bytes,
             working_dir=path_in(from_),
             disk_bytes=job.resources.disk or None,
-            lent=lease.lent,
         )
 
     def seal(self) -> None:

@@ -37,8 +37,6 @@ class GuardNotes:
     """By container, those to come too."""
     stopped: Mapping[str, str] = field(default_factory=dict)
     """By container, why the guard stopped it."""
-    gave_back: Mapping[str, str] = field(default_factory=dict)
-    """By container, why it was stopped for those to whom its memory is promised."""
 
 
 _NOTES = TypeAdapter(GuardNotes)

@@ -88,7 +88,6 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         user=attempt.user,
         log_limit_bytes=site.settings.log_limit_bytes,
         disk_bytes=job.resources.disk or None,
-        lent=lease.lent,
     )
 
 

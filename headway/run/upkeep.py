@@ -11,7 +11,6 @@ from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Basis, Fence, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind
-from headway.policy.conclude import gave_back as gave_back_exit
 from headway.policy.disk import DiskUse, why_too_much
 from headway.policy.idle import EndIdle, gpu_was_used, judge_idle
 from headway.policy.silent_failures import silent_failures, to_end_for
@@ -210,9 +209,6 @@ class AttemptUpkeep:
         by a flow that has died since.
         """
         notes = read_notes(self._site.settings.state_dir)
-        gave_back = notes.gave_back.get(self._attempt.container)
-        if gave_back is not None and status.exit_code != 0:
-            return gave_back_exit(status.exit_code, gave_back)
         guarded = notes.stopped.get(self._attempt.container)
         if guarded is not None:
             return Exit(

@@ -18,9 +18,6 @@ from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.exec_messages import ExecCommand, StreamData, WindowSize
 from headway.runtime.logfile import LogChunk
 
-FIRST_TO_GO = 1000
-"""The kernel's `oom_score_adj` of what it ends first when memory is short."""
-
 
 class RuntimeKind(enum.StrEnum):
     """Which adapter ran a container."""
@@ -76,8 +73,6 @@ class ContainerSpec:
     """Where the program starts, as it finds it there; empty for the image's own place."""
     disk_bytes: int | None = None
     """What it may write outside its mounts, where the engine can limit that; None: no limit."""
-    lent: bool = False
-    """Its memory is promised to others: the kernel, short of memory, ends it before them."""
 
 
 class ContainerState(enum.StrEnum):
@@ -108,8 +103,6 @@ class ContainerStatus:
     """By which its gang reaches it on a `GangNetwork`, while it runs; else empty."""
     error: str = ""
     """The engine's own words, when it could not start the container."""
-    lent: bool = False
-    """Its memory is promised to others: see `ContainerSpec`."""
 
 
 @dataclass(frozen=True, slots=True)

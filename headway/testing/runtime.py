@@ -257,7 +257,6 @@ class FakeRuntime:
             pids=(os.getpid(),) if running else (),
             address=_ADDRESS if running and isinstance(spec.network, GangNetwork) else "",
             error=self.machine.start_errors.get(spec.name, ""),
-            lent=spec.lent,
         )
 
     def _end(self, container: _Container) -> datetime | None:

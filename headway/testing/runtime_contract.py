@@ -1,11 +1,9 @@
 """What every runtime must do. Subclass `RuntimeContract` and give it a `harness` fixture."""
 
-import os
 import socket
 import time
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -241,19 +239,6 @@ class RuntimeContract:
         runtime.limit_memory(spec.name, 600 * MIB)  # it has ended: nothing to do
         with pytest.raises(ContainerMissing):
             runtime.limit_memory("nobody", 512 * MIB)
-
-    def test_who_runs_in_lent_memory_is_known_and_goes_first(self, harness: Harness) -> None:
-        own, lent = harness.spec(SLEEPS), replace(harness.spec(SLEEPS), lent=True)
-        for spec in (own, lent):
-            runtime = harness.started(spec)
-            until(partial(_is_up, runtime, spec.name))
-            status = runtime.inspect(spec.name)
-            assert status is not None
-            assert status.lent == spec.lent
-            # A fake's program is this process.
-            pids = [pid for pid in status.pids if pid != os.getpid()]
-            orders = {Path(f"/proc/{pid}/oom_score_adj").read_text().strip() for pid in pids}
-            assert orders <= {"1000" if spec.lent else "0"}
 
     def test_use_is_known_after_the_end(self, harness: Harness) -> None:
         runtime, spec, _ = harness.ended(COUNTS)

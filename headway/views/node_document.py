@@ -49,8 +49,7 @@ def node_shown(
         "cpus_promised": sum(lease.cpus for lease in held),
         "host_memory_bytes": node.capacity.host_memory_bytes,
         "host_reserve_bytes": node.reserve.host_memory_bytes,
-        "host_promised_bytes": sum(lease.host_memory_bytes for lease in held if not lease.lent),
-        "host_lent_bytes": sum(lease.host_memory_bytes for lease in held if lease.lent),
+        "host_promised_bytes": sum(lease.host_memory_bytes for lease in held),
         "host_used_bytes": reading.host.used_bytes if reading else None,
         "host_runs_used_bytes": sum(reading.run_host_bytes.values()) if reading else None,
         "gpus": [

@@ -271,7 +271,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 def _lease(lease: Lease) -> dict[str, Any]:
     return {
-        **fields(lease, "lease_id", "node", "host_memory_bytes", "lent", "cpus"),
+        **fields(lease, "lease_id", "node", "host_memory_bytes", "cpus"),
         "gpus": [fields(gpu, "uuid", "memory_bytes") for gpu in lease.gpus],
         "ports": list(lease.ports),
         "host_ports": list(lease.ports.values()),

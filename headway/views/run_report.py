@@ -210,9 +210,8 @@ def _waited(attempt: AttemptRecord, since: datetime) -> str:
 
 
 def _granted(lease: Lease) -> str:
-    lent = ", lent by runs that leave it idle" if lease.lent else ""
     parts = [
-        f"{format_size(lease.host_memory_bytes)} of host memory{lent}",
+        f"{format_size(lease.host_memory_bytes)} of host memory",
         f"{lease.cpus:g} CPUs",
     ]
     parts += [f"{format_size(g.memory_bytes)} of {g.uuid} ({g.sharing})" for g in lease.gpus]

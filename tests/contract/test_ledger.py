@@ -48,7 +48,6 @@ from headway.model.staged import CacheUse, Staging
 from headway.model.start_forecast import StartForecast
 from headway.model.trace import Trace
 from headway.model.turn import Turn, VirtualClock
-from headway.policy.lending import LEND_AFTER_S
 from headway.units import GIB
 from tests.support.fence import fence_of, release
 from tests.support.leading import admit_in_term, grant_in_term, term_in
@@ -187,50 +186,6 @@ def test_a_drained_node_grants_nothing(ledger: Ledger) -> None:
     record = ledger.nodes.get("node-a")
     assert record is not None
     assert record.node.state is NodeState.DRAINING
-
-
-def test_idle_memory_is_lent_and_takes_nothing_of_what_may_be_promised(ledger: Ledger) -> None:
-    first = granted(ledger, "a", Demand(20 * GIB))
-    second = granted(ledger, "b", Demand(10 * GIB))
-
-    def asks(run_id: str, demand: Demand, **used_gib: int) -> Lease | Wait:
-        own = {run: gib * GIB for run, gib in used_gib.items()}
-        host = HostReading(32 * GIB, sum(own.values()), 0.1, 50 * GIB)
-        later = ledger.now() + timedelta(seconds=LEND_AFTER_S + 1)
-        seen = NodeReading(later, host, run_host_bytes=own)
-        enqueue(ledger, run_id)
-        return admit_in_term(ledger, run_id, "node-a", demand, reading=seen)
-
-    may_borrow = Demand(12 * GIB, may_borrow=True)
-    lent = asks("c", may_borrow, a=4, b=2)
-    assert isinstance(lent, Lease)
-    assert (lent.lent, first.lent, second.lent) == (True, False, False)
-    assert ledger.leases.of_run("c") == lent
-    # Whoever comes with a promise of his own finds the room as if nobody had borrowed.
-    ledger.leases.release(second.fence)
-    promised = asks("d", Demand(10 * GIB), a=4, c=12)
-    assert isinstance(promised, Lease)
-    assert not promised.lent
-    # Once there is room of its own, its lease is an ordinary one.
-    ledger.leases.release(first.fence)
-    own = ledger.leases.resize(lent.fence, may_borrow, reading=None, ttl_s=60)
-    assert isinstance(own, Lease)
-    assert not own.lent
-
-
-def test_a_gang_borrows_nothing(ledger: Ledger) -> None:
-    other = replace(NODE, name="node-b")
-    ledger.nodes.register(other, boot_id="boot", worker_token="worker")
-    granted(ledger, "a", Demand(30 * GIB))
-    enqueue(ledger, "gang")
-    host = HostReading(32 * GIB, GIB, 0.1, 50 * GIB)
-    later = ledger.now() + timedelta(seconds=LEND_AFTER_S + 1)
-    idle = NodeReading(later, host, run_host_bytes={"a": GIB})
-    answer = admit_in_term(ledger,
-        "gang", "node-a", Demand(GIB, may_borrow=True), reading=idle,
-        others=["node-b"],
-    )  # fmt: skip
-    assert isinstance(answer, Wait)
 
 
 def test_resizing_leaves_the_own_share_out(ledger: Ledger) -> None:

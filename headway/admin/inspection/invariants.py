@@ -134,8 +134,7 @@ def _promised(seen: Snapshot) -> Iterator[Finding]:
 def _sums(node: Node, leases: list[Lease]) -> Iterator[tuple[str, float, float]]:
     """What of the node is promised, how much of it, and how much of it could be."""
     capacity, reserve = node.capacity, node.reserve
-    # What is lent is promised to others, and counted there.
-    memory_bytes = sum(each.host_memory_bytes for each in leases if not each.lent)
+    memory_bytes = sum(each.host_memory_bytes for each in leases)
     yield "host memory", memory_bytes, capacity.host_memory_bytes - reserve.host_memory_bytes
     yield "CPUs", sum(each.cpus for each in leases), capacity.cpus - reserve.cpus
     promised: Counter[str] = Counter()

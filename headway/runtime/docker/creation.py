@@ -25,13 +25,12 @@ from headway.runtime import logfile
 from headway.runtime.docker.engine import Engine, asking, ordering
 from headway.runtime.docker.images import have_image
 from headway.runtime.errors import ContainerExists, PolicyViolation
-from headway.runtime.port import FIRST_TO_GO, ContainerSpec
+from headway.runtime.port import ContainerSpec
 from headway.runtime.rules import LOG_TARGET, real_source
 from headway.runtime.surroundings import OWN_TMP, surroundings, with_user
 from headway.units import MIB
 
 SITE, RUN, ATTEMPT = "headway.site", "headway.run", "headway.attempt"
-LENT = "headway.lent"
 LOG, LOG_LIMIT = "headway.log", "headway.log_limit"
 """Labels that a container is found and read by."""
 _SHELL, _ACCOUNTS = "/bin/sh", "/etc/passwd"
@@ -165,7 +164,6 @@ class Creation:
             mounts=list(mounts),
             mem_limit=spec.host_memory_bytes,
             memswap_limit=spec.host_memory_bytes,
-            oom_score_adj=FIRST_TO_GO if spec.lent else None,
             nano_cpus=int(spec.cpus * 1e9) if self.policy.cpus is CpuRule.CEILING else None,
             cpu_shares=cpu_shares(spec.cpus),
             cpuset_cpus=cpuset(spec, self.engine.info),
@@ -222,7 +220,6 @@ class Creation:
             ATTEMPT: str(spec.attempt),
             LOG: str(spec.log_path),
             LOG_LIMIT: str(spec.log_limit_bytes),
-            **({LENT: "yes"} if spec.lent else {}),
             "headway.image": str(ImageReference.parse(spec.image)),
         }
 

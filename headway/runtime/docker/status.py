@@ -58,7 +58,6 @@ def from_details(
         pids=pids,
         address=_address(found, gang_networks),
         error=state["Error"],
-        lent=creation.LENT in labels,
     )
 
 

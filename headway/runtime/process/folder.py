@@ -82,7 +82,6 @@ class Noted:
             ended_at=None if ended_at is None else datetime.fromtimestamp(ended_at, UTC),
             pids=self.pids() if state is ContainerState.RUNNING else (),
             error=self.ended.get("error", ""),
-            lent=bool(self.spec.get("oom_score_adj")),
         )
 
     def pids(self) -> tuple[int, ...]:

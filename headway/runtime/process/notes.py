@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.project import PACKAGE, PROJECT
 from headway.runtime.errors import PolicyViolation, RuntimeFailure
-from headway.runtime.port import FIRST_TO_GO, ContainerSpec
+from headway.runtime.port import ContainerSpec
 from headway.runtime.process import passage
 from headway.runtime.surroundings import OWN_TMP, surroundings
 
@@ -53,7 +53,6 @@ def noted(
         ),
         "affinity": _near(spec) if weighs else _choose_cpus(spec, others),
         "weight_cpus": spec.cpus if weighs else None,
-        "oom_score_adj": FIRST_TO_GO if spec.lent else None,
         "token": token,
     }
 

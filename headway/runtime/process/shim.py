@@ -126,8 +126,6 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if spec.get("oom_score_adj"):
-        Path("/proc/self/oom_score_adj").write_text(str(spec["oom_score_adj"]))
     for group in filter(None, spec["groups"].split(":")):
         with contextlib.suppress(OSError):  # without the group it runs all the same
             Path(group).write_text("0")  # 0 is this process

@@ -153,11 +153,6 @@ def test_a_whole_gpu_may_be_promised_with_its_reserve() -> None:
     assert look(seen(RUNNING, flows=(RUN,), leases=(whole,))) == []
 
 
-def test_what_is_lent_is_promised_to_others_and_counted_there() -> None:
-    lent = replace(LEASE, host_memory_bytes=61 * GIB, lent=True)
-    assert look(seen(RUNNING, flows=(RUN,), leases=(lent,))) == []
-
-
 @pytest.mark.parametrize(("age_s", "under_way"), [(59, True), (61, False)])
 def test_what_is_young_is_merely_under_way(age_s: float, *, under_way: bool) -> None:
     ended = replace(ENDED, since=NOW - timedelta(seconds=age_s))

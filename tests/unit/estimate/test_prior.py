@@ -138,10 +138,3 @@ def test_importing_the_prior_loads_no_numerical_library():
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "set()"
-
-
-def test_only_a_run_that_may_be_stopped_by_itself_may_borrow() -> None:
-    assert demand_for(job(preemptible=True), UNKNOWN).may_borrow
-    assert not demand_for(job(), UNKNOWN).may_borrow
-    two = job(preemptible=True, resources={"nodes": 2})
-    assert not demand_for(two, UNKNOWN).may_borrow

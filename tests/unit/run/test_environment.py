@@ -59,7 +59,7 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     remove(home / "environments")
 
 
-LEASE: Any = SimpleNamespace(host_memory_bytes=1 << 30, cpus=1.0, lent=False)
+LEASE: Any = SimpleNamespace(host_memory_bytes=1 << 30, cpus=1.0)
 
 
 def made(attempt: Any) -> Environment:
