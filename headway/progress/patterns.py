@@ -139,6 +139,8 @@ SPELLED = (
     Row(
         r"^\W{0,3}(?:n_|of )?[Ee]pisodes?\W{1,3}%iteration%(?:/%total%)?\b(?!/)", counts_others=True
     ),
+    # "Iter: 99" alone, with what it lost in the next lines.
+    Row(r"^\W{0,3}[Ii]ter(?:ation)?\W{1,3}%iteration%\W{0,3}$", counts_others=True),
     Row(r"^Updates %iteration%, num timesteps ", counts_others=True),
     # Keras's guide: "Training loss (for one batch) at step 100: 0.9"; "Cost after epoch 3: 0.69".
     Row(_VALUE_AT + r"(?:step|iter(?:ation)?|batch|update)\W{1,3}%step%(?:/%steps%)?" + _VALUE),

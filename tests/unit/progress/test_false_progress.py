@@ -136,6 +136,7 @@ def test_steps_of_a_later_epoch_alone_are_no_iterations() -> None:
         ("5 [D loss: 0.54, acc.: 83.1%] [G loss: 0.84]\n6 [D loss: 0.5]\n", (6, None, None)),
         ("# of episode :20, avg score : 0.8\n", (20, None, None)),
         ("Updates 10, num timesteps 6400, FPS 100 \n Last 10 episodes: 1\n", (10, None, None)),
+        ("Iter: 0\nD loss: 0.5\nIter: 1000\nD loss: 0.4\n", (1000, None, None)),
         ("Ep: 6 0.78 | R: 0 | Explore: 0.66\n", (6, None, None)),
         ("Iter-3; D_loss: 0.5\nIter-6; D_loss: 0.4\n", (6, None, None)),
         ("\titers: 100, epoch: 1 | loss: 0.2\n", (100, 0.0, None)),
