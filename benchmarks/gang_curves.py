@@ -156,7 +156,7 @@ def ended(site: dict[str, LiveSite], run_id: str, patience_s: float) -> tuple[di
     if view["state"] != "Completed":
         raise SystemExit(f"{view['state']}: {view['exit']}\n{head.run('logs', run_id).stdout}")
     wait_for(
-        lambda: all(not node["runs"] for node in head.json("node", "list")),
+        lambda: all(not node["runs"] for node in head.json("nodes")),
         lambda: "a lease is left",
     )
     return view, site[view["node"]].home / "runs" / run_id

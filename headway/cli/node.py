@@ -1,4 +1,4 @@
-"""Commands about nodes: node add, join, serve, leave, drain, resume, remove, list."""
+"""Commands about nodes: node add, join, serve, leave, drain, resume, remove."""
 
 import shlex
 import sys
@@ -13,11 +13,9 @@ from headway.admin.register import write_profile
 from headway.admin.supervisor import start_supervisor
 from headway.cli.completion import NODE
 from headway.cli.inputs import agreed, open_server, this_site
-from headway.cli.output import Columns, Json, as_json, print_json, print_rows, say, told_by
+from headway.cli.output import Json, as_json, print_json, say, told_by
 from headway.model.node import NodeState
 from headway.this_node import os_user
-from headway.views.node_document import node_shown
-from headway.views.tables import gpus_text, state_text
 
 
 @click.group()
@@ -159,34 +157,3 @@ def remove(name: str, powered_off: bool, machine: bool) -> None:
     for each in removed:
         say(f"{each.name} ({each.run_id}) {each.then}")
     say(f"node {name} is removed")
-
-
-@node.command("list")
-@told_by(lambda views: print_rows(_COLUMNS, views))
-def list_() -> list[Json]:
-    """Nodes, their state and what runs on them."""
-    site = this_site()
-    seen = site.ledger.leases.live(), site.ledger.staged.uses(), site.tables
-    now = site.ledger.now()
-    views = []
-    for record in site.ledger.nodes.all():
-        view = node_shown(record, now, *seen)
-        view["heard_s_ago"] = round((now - record.heartbeat_at).total_seconds(), 1)
-        views.append(view)
-    return views
-
-
-def _gpus(view: Json) -> str:
-    """How many, and which of them are lost."""
-    lost = gpus_text(gpu for gpu in view["gpus"] if gpu["lost"])
-    return f"{len(view['gpus'])}; {lost}" if lost else str(len(view["gpus"]))
-
-
-_COLUMNS: Columns = {
-    "node": "node",
-    "pool": "pool",
-    "state": state_text,
-    "GPUs": _gpus,
-    "runs": lambda view: len(view["runs"]),
-    "heard of": lambda view: f"{view['heard_s_ago']:.0f} s ago",
-}

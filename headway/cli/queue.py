@@ -102,6 +102,7 @@ def _used(view: Json) -> str:
 
 _NODES: Columns = {
     "node": "node",
+    "pool": "pool",
     "state": state_text,
     "CPUs promised": lambda view: f"{view['cpus_promised']:g} of {view['cpus']:g}",
     "memory promised": _memory,

@@ -230,7 +230,7 @@ class PrefectServer:
             raise InvalidInput(
                 "node or queue",
                 queue,
-                f"give a node or a queue of work pool {pool}; see `headway node list`",
+                f"give a node or a queue of work pool {pool}; see `headway nodes`",
             )
 
     def offer_in(self, pool: str) -> None:

@@ -24,7 +24,7 @@ def node_shown(
     caches: Mapping[str, CacheUse],
     tables: Tables,
 ) -> dict[str, Any]:
-    """One node as `headway node list --json` lists it.
+    """One node as `headway nodes --json` lists it.
 
     Args:
         record: The node.

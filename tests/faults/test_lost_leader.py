@@ -50,7 +50,7 @@ def test_a_gang_whose_leading_machine_is_gone_starts_anew_on_others(
     assert first["exit"]["message"].startswith(f"node {lost}, where rank 0 ran, is lost")
     assert second["exit"]["kind"] == "ok"
     assert "heard rank 1 of 2" in head.run("logs", run_id).stdout
-    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("nodes")))
 
 
 def power_off(site: LiveSite) -> None:

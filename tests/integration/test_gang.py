@@ -80,7 +80,7 @@ def job(program: str, *arguments: str, **more: Any) -> dict[str, Any]:
 
 
 def nobody_holds_anything(site: LiveSite) -> bool:
-    return all(not node["runs"] for node in site.json("node", "list"))
+    return all(not node["runs"] for node in site.json("nodes"))
 
 
 def test_both_parts_find_the_code_that_was_sent_meet_and_end_together(
@@ -101,7 +101,7 @@ def test_both_parts_find_the_code_that_was_sent_meet_and_end_together(
     assert "sent along" in head.run("logs", rank["run_id"]).stdout
     part = head.until(rank["run_id"], "Completed")
     assert part["name"] == "pair-rank1"
-    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("nodes")))
 
 
 def test_the_failure_of_one_part_ends_the_other_and_is_named(three_nodes, tmp_path) -> None:
@@ -112,7 +112,7 @@ def test_the_failure_of_one_part_ends_the_other_and_is_named(three_nodes, tmp_pa
     assert view["exit"]["kind"] == "failed"
     assert view["exit"]["message"].startswith(f"rank 1 on {view['ranks'][0]['node']}: ")
     assert view["attempt"] == 1
-    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("nodes")))
 
 
 def test_a_gang_holds_nothing_until_all_of_it_can_start(three_nodes, tmp_path) -> None:
@@ -127,7 +127,7 @@ def test_a_gang_holds_nothing_until_all_of_it_can_start(three_nodes, tmp_path) -
         lambda: head.show(run_id)["reason"],
     )
     assert said.startswith("needs 2 nodes at once with 2 GPU(s) on each; 1 has room now")
-    held = [run for node in head.json("node", "list") for run in node["runs"]]
+    held = [run for node in head.json("nodes") for run in node["runs"]]
     assert held == [first]
     assert head.run("cancel", first).returncode == 0
     assert head.until(run_id, "Completed", "Failed")["state"] == "Completed"
@@ -178,7 +178,7 @@ def test_an_elastic_gang_that_loses_a_node_goes_on_with_those_that_are_left(
     ]
     assert again["node"] == view["node"]
     assert "2 nodes, after 3" in head.run("logs", run_id).stdout
-    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("nodes")))
 
 
 def test_a_gang_that_is_cancelled_leaves_nothing_on_any_of_its_nodes(three_nodes, tmp_path) -> None:
@@ -203,7 +203,7 @@ def test_a_gang_that_is_cancelled_leaves_nothing_on_any_of_its_nodes(three_nodes
     for part in (run_id, rank["run_id"]):
         seen = head.until(part, "Cancelled")
         assert (seen["exit"]["kind"], seen["attempt"]) == ("cancelled", 1), seen
-    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("nodes")))
     wait_for(lambda: not left(), lambda: str(left()))
 
 
@@ -225,7 +225,7 @@ def test_a_gang_goes_on_where_the_worker_of_a_part_is_killed(three_nodes, tmp_pa
         assert (seen["state"], len(seen["attempts"])) == ("Completed", 1), seen
     assert [each["run_id"] for each in head.show(run_id)["ranks"]] == [rank["run_id"]]
     assert "heard rank 1 of 2" in head.run("logs", run_id).stdout
-    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("nodes")))
 
 
 @pytest.mark.long
@@ -253,7 +253,7 @@ def test_a_gang_grows_from_its_checkpoint_where_room_comes_free(three_nodes, tmp
     ]
     assert again["node"] == view["node"], "where its checkpoint is"
     assert "3 nodes, after 2" in head.run("logs", run_id).stdout
-    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("nodes")))
 
 
 def test_what_two_nodes_could_never_hold_is_refused(three_nodes, tmp_path) -> None:

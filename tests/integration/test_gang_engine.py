@@ -65,8 +65,8 @@ def test_mpirun_starts_its_processes_in_the_containers_of_all_parts(
     (rank,) = view["ranks"]
     assert docker_site.until(rank["run_id"], "Completed")["exit"]["kind"] == "ok"
     wait_for(
-        lambda: all(not node["runs"] for node in docker_site.json("node", "list")),
-        lambda: str(docker_site.json("node", "list")),
+        lambda: all(not node["runs"] for node in docker_site.json("nodes")),
+        lambda: str(docker_site.json("nodes")),
     )
 
 
@@ -91,6 +91,6 @@ def test_containers_of_a_gang_meet_on_the_network_that_the_operator_named(
     log = homes[view["node"]] / "runs" / run_id / "log/attempt-1.log"
     assert log.read_text() == "heard rank 1 of 2\n"
     wait_for(
-        lambda: all(not node["runs"] for node in docker_site.json("node", "list")),
-        lambda: str(docker_site.json("node", "list")),
+        lambda: all(not node["runs"] for node in docker_site.json("nodes")),
+        lambda: str(docker_site.json("nodes")),
     )

@@ -77,7 +77,7 @@ def several_nodes(
                 )
             )
         wait_for(
-            lambda: len(sites[head].json("node", "list")) == len(nodes),
-            lambda: f"only {sites[head].json('node', 'list')}",
+            lambda: len(sites[head].json("nodes")) == len(nodes),
+            lambda: f"only {sites[head].json('nodes')}",
         )
         yield {name: sites[name] for name in nodes}

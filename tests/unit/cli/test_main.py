@@ -39,7 +39,7 @@ def test_an_environment_that_cannot_be_used_is_one_line_and_status_2(
     path = tmp_path / "file"
     path.touch()
     monkeypatch.setenv(variable, value.format(file=path))
-    command = ["doctor"] if variable == "PREFECT_API_URL" else ["node", "list"]
+    command = ["doctor"] if variable == "PREFECT_API_URL" else ["user", "list"]
     got = CliRunner().invoke(headway, command)
     assert (got.exit_code, got.stdout) == (2, ""), got
     (line,) = got.stderr.splitlines()
@@ -58,7 +58,7 @@ def test_a_home_that_is_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     assert got.stderr.startswith(f'environment HEADWAY_HOME: got "{path}"; it is no directory')
 
 
-@pytest.mark.parametrize("command", [["node", "list"], ["traces", "export"], ["user", "list"]])
+@pytest.mark.parametrize("command", [["traces", "export"], ["user", "list"]])
 def test_without_a_ledger_nothing_is_said_to_be_empty(tmp_path: Path, command: list[str]) -> None:
     """`queue` said that nobody waits, and left an empty ledger behind."""
     got = CliRunner().invoke(headway, command)
