@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 from headway.estimate.spread import Z80
 
 EPOCHS = frozenset({
-    "epochs", "num_epochs", "n_epochs", "nb_epochs", "nb_epoch", "max_epochs", "max_epoch",
-    "total_epochs", "train_epochs", "num_train_epochs", "training_epochs", "number_of_epochs",
+    "epochs", "num_epochs", "num_epoch", "n_epochs", "n_epoch", "nepochs", "nb_epochs", "nb_epoch",
+    "max_epochs", "max_epoch", "total_epochs", "train_epochs", "num_train_epochs",
+    "training_epochs", "number_of_epochs",
     "n_estimators", "num_boost_round", "num_boost_rounds", "num_rounds", "num_round", "n_rounds",
 })  # fmt: skip
 """Of argparse, click, Hydra and configuration of PyTorch's examples, Lightning, Keras, timm,
@@ -32,8 +33,9 @@ ITERATIONS = frozenset({
     "max_steps", "max_iters", "max_iter", "num_steps", "total_steps", "train_steps",
     "num_train_steps", "max_train_steps", "num_training_steps", "training_steps", "max_updates",
     "max_update", "total_iters", "num_iters", "n_iters", "num_iterations", "n_iterations",
-    "max_iterations", "train_iters", "total_timesteps", "total_frames", "n_timesteps",
-    "num_timesteps", "n_trials", "num_trials", "num_episodes", "n_episodes", "total_episodes",
+    "max_iterations", "iterations", "num_iteration", "train_iters", "total_timesteps",
+    "total_frames", "n_timesteps", "num_timesteps", "n_trials", "num_trials", "num_episodes",
+    "n_episodes", "total_episodes", "max_episodes", "max_episode",
 })  # fmt: skip
 """The same of nanoGPT and minGPT, Megatron, mmengine, stable-baselines3, CleanRL, Optuna; and
 the episodes of reinforcement learning."""
