@@ -25,8 +25,8 @@ def options(
 ) -> str:
     """Predict every way to run the job; a table, a picture and the choice."""
     # SciPy and matplotlib take seconds: only here.
-    from headway.estimate.choice import Prefer, nothing_fits
-    from headway.estimate.choice import document as option_document
+    from headway.choice import Prefer, nothing_fits
+    from headway.choice import document as option_document
     from headway.gateway.estimate import estimate_options
 
     job = document if isinstance(document, TrainingJob) else job_from_document(document)
@@ -76,7 +76,7 @@ def _row(option: Any) -> dict[str, Any]:
         else f"{format_duration(said.runtime_s)} ({low} to {high})",
         "wait": "–" if option.wait_s is None else format_duration(option.wait_s),
         "cost": "–" if said.cost is None else f"{said.cost:.2f}",
-        "host memory": format_size(option.host_memory_bytes),
+        "host memory": format_size(option.demand.host_memory_bytes),
         "each GPU": _each_gpu(option),
         "in limits": "yes" if option.within else "no",
         "rests on": said.basis,
@@ -86,7 +86,7 @@ def _row(option: Any) -> dict[str, Any]:
 def _each_gpu(option: Any) -> str:
     if not option.gpus:
         return "–"
-    return "whole" if option.whole else format_size(option.gpu_memory_bytes)
+    return "whole" if option.has_whole_gpus else format_size(option.demand.gpu_memory_bytes)
 
 
 @flow(name="estimate", validate_parameters=False, persist_result=False)

@@ -20,7 +20,7 @@ from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
 from headway.model.lease import ANY_PORT, Demand, Lease, Refuse
 from headway.model.node import Capacity, Gpu, Node, NodeSpace, PortUse, is_of_type
-from headway.model.node_settings import NodeSettings
+from headway.model.node_settings import price_on
 from headway.model.run import Prediction, Sized
 from headway.model.trace import Trace
 from headway.policy.admission import over_quota, possible
@@ -339,7 +339,9 @@ class Forecaster:
     def cost(self, demand: Demand, runtime_s: float, *, nodes: int) -> float | None:
         """Price of *runtime_s* with what *demand* holds of *nodes* such as this one."""
         here = self._node(self._site.settings.node)
-        return None if here is None else nodes * _price(here.node, demand, runtime_s)
+        if here is None:
+            return None
+        return nodes * price_on(here.node, runtime_s, gpus=demand.gpus, cpus=demand.cpus)
 
     def _node(self, name: str) -> NodeRecord | None:
         """Its row alone: those of a large site, with what each read last, take long to read."""
@@ -374,16 +376,8 @@ def _dearest(demand: Demand, said: Prediction, nodes: Sequence[Node], count: int
     if said.runtime_s is None:
         return None
     prices = [
-        _price(node, demand, said.runtime_s)
+        price_on(node, said.runtime_s, gpus=demand.gpus, cpus=demand.cpus)
         for node in nodes
         if not demand.gpus or any(gpu.name == said.gpu_type for gpu in node.capacity.gpus)
     ]
     return count * max(prices, default=0.0)
-
-
-def _price(node: Node, demand: Demand, runtime_s: float) -> float:
-    prices = NodeSettings(
-        price_per_hour=node.price_per_hour, gpu_price_per_hour=node.gpu_price_per_hour
-    )
-    cpu_frac = min(demand.cpus / node.capacity.cpus, 1.0)
-    return prices.cost(runtime_s, gpus=demand.gpus, cpu_frac=cpu_frac)

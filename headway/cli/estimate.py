@@ -71,11 +71,9 @@ def estimate(
         "! over budget or deadline, or out of the job's range"
     )
     if not found[0]["chosen"]:
-        from headway.estimate.choice import nothing_fits
+        from headway.choice import nothing_fits
 
         click.echo(nothing_fits(found[0], budget, deadline_s))
-    elif found[0]["shares"]:
-        click.echo(found[0]["shares"]["words"])
 
 
 @click.group()

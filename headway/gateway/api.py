@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from headway.estimate.choice import Prefer
-from headway.estimate.choice import document as option_document
+from headway.choice import Prefer
+from headway.choice import document as option_document
 from headway.gateway.door import Operator, Watcher
 from headway.gateway.errors import NotAllowed
 from headway.gateway.estimate import estimate_options

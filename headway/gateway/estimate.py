@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from headway.estimate.choice import Option, Prefer, options
+from headway.choice import Option, Prefer, options
 from headway.forecast import Forecaster
 from headway.gateway.submit import planned, waiting_run
 from headway.model.job import TrainingJob
-from headway.model.lease import Demand, Refuse
+from headway.model.lease import Refuse
 from headway.policy.admission import over_quota
 from headway.policy.plan import Start, Stay
 from headway.scheduler.planning import preview
@@ -31,29 +31,22 @@ def estimate_options(
         prefer: What the choice is best in.
 
     Returns:
-        See `estimate.choice.options`.
+        See `choice.options`.
     """
     forecaster, settings, now = Forecaster(site), site.policy_settings, site.ledger.now()
     spaces, plan = forecaster.spaces(), preview(site)
-    prediction, demand = forecaster.forecast(job)
+    prediction, _ = forecaster.forecast(job)
     short = site.estimators.tables.gpu_name
     gpus = [(node.name, gpu.name) for node, _ in spaces for gpu in node.capacity.gpus]
     products = {(node, short(name)): name for node, name in gpus}
 
-    def asked_of(option: Option) -> Demand:
-        return replace(
-            demand,
-            gpus=option.gpus // option.node_count,
-            host_memory_bytes=option.host_memory_bytes or demand.host_memory_bytes,
-        )
-
     def is_allowed(option: Option) -> bool:
         team, limits, count = job.team, settings.team(job.team), option.node_count
-        return over_quota(asked_of(option), team, limits, count=count, user=job.owner) is None
+        return over_quota(option.demand, team, limits, count=count, user=job.owner) is None
 
     def wait_s(option: Option) -> float | None:
         product = products.get((option.nodes[0], option.gpu_type), "")
-        asked = replace(asked_of(option), gpu_type=product)
+        asked = replace(option.demand, gpu_type=product)
         run = waiting_run(job, prediction, asked, now, settings, nodes=option.node_count)
         entry = planned(plan, run)
         if isinstance(entry, Start):

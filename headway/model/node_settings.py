@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from headway.model.job_types import AnySize, MemorySize
-from headway.model.node import FREE_PORTS, Capacity, Gpu, Reserve
+from headway.model.node import FREE_PORTS, Capacity, Gpu, Node, Reserve
 from headway.model.number_range import PortRange
 from headway.units import GIB, MIB
 
@@ -67,3 +67,12 @@ class NodeSettings(BaseModel):
         if gpus:
             return hours * gpus * self.gpu_price_per_hour
         return hours * self.price_per_hour * cpu_frac
+
+
+def price_on(node: Node, runtime_s: float, *, gpus: int, cpus: float) -> float:
+    """Price of a run on *node*, by the rule that its own cost goes by."""
+    prices = NodeSettings(
+        price_per_hour=node.price_per_hour, gpu_price_per_hour=node.gpu_price_per_hour
+    )
+    cpu_frac = min(1.0, cpus / node.capacity.cpus)
+    return prices.cost(runtime_s, gpus=gpus, cpu_frac=cpu_frac)

@@ -23,7 +23,7 @@ def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:
     """PNG: each option with a predicted runtime, its interval, and the Pareto set joined.
 
     Args:
-        found: Options as `estimate.choice.document` writes them.
+        found: Options as `choice.document` writes them.
     """
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     FigureCanvasAgg(figure)  # drawn without a screen

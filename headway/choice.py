@@ -3,7 +3,7 @@
 import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headway.estimate.features import from_job
@@ -11,15 +11,16 @@ from headway.estimate.framework_memory import host_guess
 from headway.estimate.gpu_prior import gpu_memory_guess
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import said_of
-from headway.estimate.shares import Shares, shares_of
 from headway.estimate.usual import Found, instead_of_prior
 from headway.model.job import TrainingJob
 from headway.model.lease import Basis, Demand, Sharing
-from headway.model.node import Gpu, Node, NodeSpace, NodeState, is_of_type
-from headway.model.node_settings import NodeSettings
+from headway.model.node import NodeSpace, NodeState, is_of_type
+from headway.model.node_settings import price_on
 from headway.model.run import Prediction
 from headway.model.size import Size
 from headway.model.trace import Trace
+from headway.policy.admission import possible
+from headway.policy.demand import within
 from headway.units import HOUR_S, format_duration
 
 if TYPE_CHECKING:
@@ -45,21 +46,16 @@ class Option:
     gpus: int
     """In all, over all nodes."""
     prediction: Prediction
-    host_memory_bytes: int
-    """To reserve on each node."""
-    gpu_memory_bytes: int
-    """To reserve on each GPU; at least so much has one that is given whole."""
+    demand: Demand
+    """On each node."""
     gpu_memory_interval_bytes: tuple[int, int] | None
-    """What it holds lies in it four times of five; None where it is no guess by its network."""
+    """What each GPU holds lies in it four times of five; None where it is no guess by its network.
+    """
     price_per_hour: float
-    whole: bool = False
-    """Each GPU alone, because that is asked for or because nothing is known of what it needs."""
     wait_s: float | None = None
     """Expected until it could start; None when nothing can be said."""
     speed_up: float | None = None
     """Runtime on one such GPU over that on these; None where either is not known."""
-    shares: Shares | None = None
-    """What each GPU does of the work; None for one, and where batch or epochs are not known."""
     pareto: bool = False
     """No other option is both as fast and as cheap."""
     excess: float = 0.0
@@ -72,6 +68,11 @@ class Option:
     def within(self) -> bool:
         """Keeps to budget, deadline, and the range of sizes that the job may give."""
         return self.excess <= 1.0
+
+    @property
+    def has_whole_gpus(self) -> bool:
+        """Each GPU alone, as is asked for or because nothing is known of what it needs."""
+        return bool(self.gpus) and self.demand.sharing is Sharing.WHOLE
 
     @property
     def efficiency_frac(self) -> float | None:
@@ -122,10 +123,9 @@ def options(
         Options, the choice first, then by what is preferred; those last of which nobody can say
         when they would end. Empty when no node could hold the job, or who asks not have it.
     """
-    nodes = [node for node, _ in spaces]
-    products = {gpu.name for node in nodes for gpu in node.capacity.gpus}
+    products = {gpu.name for node, _ in spaces for gpu in node.capacity.gpus}
     short = {product: estimators.tables.gpu_name(product) for product in products}
-    ways = [way for way in _ways(job, nodes, short) if gangs or way.node_count == 1]
+    ways = [way for way in _ways(job, spaces, short) if gangs or way.node_count == 1]
     configurations = [
         from_job(
             job, gpu_type=w.gpu_type, gpus=w.gpus, nodes=w.node_count, dataset_bytes=dataset_bytes
@@ -145,42 +145,44 @@ def options(
         for way, said in zip(ways, predictions, strict=True)
         if way.gpus == 1 and said.learnt_runtime_s is not None
     }
-    predictions = [
-        _priced(_possible(said, alone_s.get(way.gpu_type), way.gpus), way.price_per_hour)
-        for way, said in zip(ways, predictions, strict=True)
-    ]
     found = []
-    for way, asked, prediction in zip(ways, configurations, predictions, strict=True):
-        there = [each for each in spaces if each.node.name in way.nodes]
+    for way, asked, said in zip(ways, configurations, predictions, strict=True):
+        price_per_hour = way.price_per_hour(job.resources.cpus)
+        prediction = _possible(said, alone_s.get(way.gpu_type), way.gpus)
+        if prediction.runtime_s is not None:
+            cost = prediction.runtime_s / HOUR_S * price_per_hour
+            prediction = replace(prediction, cost=cost)
         guess = gpu_memory_guess(asked, estimators.tables)
         demand = demand_for(
             job,
             prediction,
             dataset_bytes,
-            host_guess=host_guess(job, way.gpus // way.node_count, there),
+            host_guess=host_guess(job, way.on_each, way.spaces),
             gpu_guess_bytes=guess and guess.upper_bytes,
         )
-        demand = _within(demand, way, there, job, short)
-        option = replace(
-            way,
-            prediction=prediction,
-            host_memory_bytes=demand.host_memory_bytes,
-            gpu_memory_bytes=demand.gpu_memory_bytes if way.gpus else 0,
-            gpu_memory_interval_bytes=guess[1:3]
-            if guess
-            and demand.gpu_memory_basis is Basis.PRIOR
-            and prediction.gpu_held_bytes is None
-            else None,
-            whole=bool(way.gpus) and demand.sharing is Sharing.WHOLE,
-            wait_s=wait_s(way),
+        # Its nodes are shown with the GPUs of its type alone.
+        demand = replace(demand, gpus=way.on_each, gpu_type="")
+        if not way.gpus:
+            demand = replace(demand, gpu_memory_bytes=0)
+        demand = within(demand, way.spaces, way.node_count)
+        room = replace(demand, ports=())
+        fitting = [node.name for node, _ in way.spaces if possible(room, [node]) is None]
+        is_guess = demand.gpu_memory_basis is Basis.PRIOR and prediction.gpu_held_bytes is None
+        option = Option(
+            way.gpu_type,
+            tuple(fitting),
+            way.node_count,
+            way.gpus,
+            prediction,
+            demand,
+            guess[1:3] if guess and is_guess else None,
+            price_per_hour,
             speed_up=_speed_up(alone_s.get(way.gpu_type), prediction),
-            shares=shares_of(job.training, way.gpus),
         )
-        owners = [n for n in nodes if n.name in way.nodes]
-        fitting = tuple(n.name for n in owners if _holds(n, option, job, short))
         if len(fitting) >= way.node_count and is_allowed(option):
+            option = replace(option, wait_s=wait_s(option))
             excess = _excess(option, budget, deadline_s) if _is_asked(option, job) else math.inf
-            found.append(replace(option, nodes=fitting, excess=excess))
+            found.append(replace(option, excess=excess))
     return _ranked(_with_pareto(found), prefer)
 
 
@@ -199,44 +201,63 @@ def _possible(said: Prediction, alone_s: float | None, gpus: int) -> Prediction:
     return replace(said, runtime_s=alone_s / gpus, runtime_high_s=most_s)
 
 
-def _priced(said: Prediction, price_per_hour: float) -> Prediction:
-    runtime_s = said.runtime_s
-    return said if runtime_s is None else replace(said, cost=runtime_s / HOUR_S * price_per_hour)
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Where to run a job, before anything is predicted."""
+
+    gpu_type: str
+    spaces: Sequence[NodeSpace]
+    """Nodes that have enough GPUs of the type; no other GPUs of theirs are among these."""
+    node_count: int
+    on_each: int
+    """GPUs of a node."""
+
+    @property
+    def gpus(self) -> int:
+        """In all."""
+        return self.node_count * self.on_each
+
+    def price_per_hour(self, cpus: float) -> float:
+        """On as many nodes as it needs, each as dear as the dearest."""
+        prices = (price_on(node, HOUR_S, gpus=self.on_each, cpus=cpus) for node, _ in self.spaces)
+        return self.node_count * max(prices)
 
 
-def _ways(job: TrainingJob, nodes: Sequence[Node], short: Mapping[str, str]) -> list[Option]:
-    """GPU types and counts that the nodes that take runs offer, before anything is predicted.
+def _ways(job: TrainingJob, spaces: Sequence[NodeSpace], short: Mapping[str, str]) -> list[_Way]:
+    """GPU types and counts that the nodes that take runs offer.
 
     *short* has the short name of each product.
     """
-    by_type: dict[str, list[Node]] = {}
-    for node in (n for n in nodes if n.state is NodeState.READY):
-        names = {short[gpu.name] for gpu in _wanted(node, job)}
-        for name in names if job.gpus else ():
-            by_type.setdefault(name, []).append(node)
-        if not job.gpus or job.resources.cpu_fallback:
-            by_type.setdefault("cpu", []).append(node)
+    ready = [each for each in spaces if each.node.state is NodeState.READY]
     found = []
-    for gpu_type, owners in sorted(by_type.items()):
-        if gpu_type == "cpu":
-            wide_too = {1, *(size.nodes for size in job.sizes if not job.gpus)}
-            found += [_way("cpu", owners, n, 0, job) for n in sorted(wide_too) if n <= len(owners)]
-            continue
-        have = {n.name: len(_cards(n, gpu_type, job, short)) for n in owners}
-        largest = max(have.values())
+    if not job.gpus or job.resources.cpu_fallback:
+        counts = {1, *(size.nodes for size in job.sizes if not job.gpus)}
+        none = [_only(each, lambda _: False) for each in ready]
+        found = [_Way("cpu", none, n, 0) for n in sorted(counts) if n <= len(ready)]
+    wanted = [name for name in short if job.gpus and is_of_type(job.resources.gpu_type, name)]
+    for gpu_type in sorted({short[name] for name in wanted}):
+        own = {name for name in wanted if short[name] == gpu_type}
+        having = [_only(each, own.__contains__) for each in ready]
+        having = [each for each in having if each.node.capacity.gpus]
+        have = [len(each.node.capacity.gpus) for each in having]
+        largest = max(have, default=0)
         counts = {1, largest, *(size.gpus for size in job.sizes)} | {2**i for i in range(12)}
-        for gpus in sorted(c for c in counts if c <= largest):
-            able = [n for n in owners if have[n.name] >= gpus]
-            found += [_way(gpu_type, able, 1, gpus, job)]
+        counts = {count for count in counts if 1 <= count <= largest}
         # Beyond one node all that each has; and spread as far as it goes what one could hold, too.
-        full = [n for n in owners if have[n.name] == largest]
-        wide = {(k, largest) for k in range(2, len(full) + 1)}
-        wide |= {(size.nodes, size.gpus) for size in job.sizes if size.gpus <= largest}
-        wide |= {_spread(count, list(have.values())) for count in counts if count <= largest}
-        for count, gpus in sorted(wide, key=lambda each: (each[0] * each[1], each[0])):
-            able = [n for n in owners if have[n.name] >= gpus]
-            found += [_way(gpu_type, able, count, gpus, job)] if 1 < count <= len(able) else []
+        shapes = {(1, count) for count in counts} | {_spread(count, have) for count in counts}
+        shapes |= {(nodes, largest) for nodes in range(2, have.count(largest) + 1)}
+        shapes |= {(size.nodes, size.gpus) for size in job.sizes if size.gpus <= largest}
+        for nodes, on_each in sorted(shapes):
+            able = [each for each in having if len(each.node.capacity.gpus) >= on_each]
+            found += [_Way(gpu_type, able, nodes, on_each)] if nodes <= len(able) else []
     return found
+
+
+def _only(space: NodeSpace, is_wanted: Callable[[str], bool]) -> NodeSpace:
+    """*space* without the GPUs whose products are not wanted."""
+    capacity = space.node.capacity
+    gpus = tuple(gpu for gpu in capacity.gpus if is_wanted(gpu.name))
+    return space._replace(node=replace(space.node, capacity=replace(capacity, gpus=gpus)))
 
 
 def _spread(gpus: int, have: Sequence[int]) -> tuple[int, int]:
@@ -250,75 +271,6 @@ def _spread(gpus: int, have: Sequence[int]) -> tuple[int, int]:
         if gpus % part == 0 and (part == gpus or sum(n >= part for n in have) >= gpus // part)
     )
     return gpus // each, each
-
-
-def _wanted(node: Node, job: TrainingJob) -> list[Gpu]:
-    """The GPUs of *node* that the wish of *job* allows."""
-    return [gpu for gpu in node.capacity.gpus if is_of_type(job.resources.gpu_type, gpu.name)]
-
-
-def _cards(node: Node, gpu_type: str, job: TrainingJob, short: Mapping[str, str]) -> list[Gpu]:
-    """Those of them that are of *gpu_type*: a node may have several products."""
-    return [g for g in _wanted(node, job) if short[g.name] == gpu_type]
-
-
-def _way(gpu_type: str, owners: Sequence[Node], count: int, gpus: int, job: TrainingJob) -> Option:
-    """*count* of *owners* with *gpus* on each, priced as the dearest of them.
-
-    By the rule that a run's own cost goes by.
-    """
-    prices = []
-    for node in owners:
-        rule = NodeSettings(
-            price_per_hour=node.price_per_hour, gpu_price_per_hour=node.gpu_price_per_hour
-        )
-        cpu_frac = min(1.0, job.resources.cpus / node.capacity.cpus)
-        prices.append(rule.cost(HOUR_S, gpus=gpus, cpu_frac=cpu_frac))
-    return Option(
-        gpu_type=gpu_type,
-        nodes=tuple(n.name for n in owners),
-        node_count=count,
-        gpus=gpus * count,
-        prediction=Prediction(),
-        host_memory_bytes=0,
-        gpu_memory_bytes=0,
-        gpu_memory_interval_bytes=None,
-        price_per_hour=max(prices, default=0.0) * count,
-    )
-
-
-def _within(
-    demand: Demand,
-    way: Option,
-    spaces: Sequence[NodeSpace],
-    job: TrainingJob,
-    short: Mapping[str, str],
-) -> Demand:
-    """*demand* with a guess that the nodes of *way* could not hold cut to what they can give."""
-    if demand.host_memory_basis is Basis.PRIOR:
-        largest = sorted((each.host_memory_bytes for each in spaces), reverse=True)
-        host_bytes = min(demand.host_memory_bytes, largest[way.node_count - 1])
-        demand = replace(demand, host_memory_bytes=host_bytes)
-    if way.gpus and demand.gpu_memory_basis is Basis.PRIOR:
-        cards = [gpu for each in spaces for gpu in _cards(each.node, way.gpu_type, job, short)]
-        most_bytes = max(gpu.memory_bytes - gpu.reserve_bytes for gpu in cards)
-        gpu_bytes = min(demand.gpu_memory_bytes, most_bytes)
-        demand = replace(demand, gpu_memory_bytes=gpu_bytes)
-    return demand
-
-
-def _holds(node: Node, option: Option, job: TrainingJob, short: Mapping[str, str]) -> bool:
-    """Whether *node*, empty, could hold one node's part of *option*."""
-    capacity, reserve = node.capacity, node.reserve
-    each = option.gpus // option.node_count
-    cards = _cards(node, option.gpu_type, job, short)
-    room = [g.memory_bytes - g.reserve_bytes for g in cards]
-    fit = [bytes_ for bytes_ in room if bytes_ >= option.gpu_memory_bytes]
-    return (
-        option.host_memory_bytes <= capacity.host_memory_bytes - reserve.host_memory_bytes
-        and job.resources.cpus <= capacity.cpus - reserve.cpus
-        and len(fit) >= each
-    )
 
 
 def _is_asked(option: Option, job: TrainingJob) -> bool:
@@ -405,8 +357,7 @@ def document(option: Option) -> dict[str, object]:
     """*option* as plain data, for JSON."""
     said = ("runtime_s", "runtime_low_s", "runtime_high_s", "cost", "basis")
     own = (
-        *("gpu_type", "node_count", "gpus", "host_memory_bytes", "gpu_memory_bytes"),
-        "gpu_memory_interval_bytes",
+        *("gpu_type", "node_count", "gpus", "gpu_memory_interval_bytes"),
         *("price_per_hour", "wait_s", "pareto", "within", "chosen"),
         *("speed_up", "efficiency_frac"),
     )
@@ -414,7 +365,8 @@ def document(option: Option) -> dict[str, object]:
         **{name: getattr(option, name) for name in own},
         **{name: getattr(option.prediction, name) for name in said},
         "nodes": list(option.nodes),
-        "whole_gpus": option.whole,
+        "host_memory_bytes": option.demand.host_memory_bytes,
+        "gpu_memory_bytes": option.demand.gpu_memory_bytes,
+        "whole_gpus": option.has_whole_gpus,
         "excess": option.excess if math.isfinite(option.excess) else None,
-        "shares": option.shares and {**asdict(option.shares), "words": option.shares.words()},
     }

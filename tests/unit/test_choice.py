@@ -2,10 +2,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headway.estimate import choice
-from headway.estimate.choice import Prefer
+from headway import choice
+from headway.choice import Prefer
 from headway.estimate.estimator import Estimators
-from headway.estimate.shares import shares_of
 from headway.model.job import TrainingJob
 from headway.model.job_parts import Training
 from headway.model.node import Capacity, Gpu, Node, NodeSpace, NodeState
@@ -91,20 +90,6 @@ def test_an_option_says_how_much_faster_it_is_than_one_gpu_and_at_which_efficien
     assert one.speed_up == 1.0
     nothing_known = job().model_copy(update={"training": Training(), "image": "other:1"})
     assert {o.speed_up for o in options(nothing_known, SITE, Estimators())} == {None}
-
-
-def test_an_option_says_how_its_gpus_share_the_work(estimators):
-    found = {(o.gpus, o.node_count): choice.document(o) for o in options(job(), SITE, estimators)}
-    assert found[1, 1]["shares"] is None
-    shares = found[4, 2]["shares"]
-    assert (shares["batch"], shares["epochs"], shares["steps"]) == (128, 10, 2500)
-    assert (shares["shared_epochs"], shares["shared_steps"]) == (3, 10_000)
-    assert shares["words"] == (
-        "4 GPUs take 128 samples in each step. Where each reads its part of the data "
-        "(DistributedSampler): 10 epochs of 2500 steps. Where each reads all of it, as examples of "
-        "Keras and Horovod do: give 3 epochs of 10000 steps; 10 would train 4 times as much, and "
-        "take as many times as long."
-    )
 
 
 def test_cost_is_time_times_the_price_of_what_is_held(estimators):
@@ -220,13 +205,13 @@ def test_nothing_known_is_little_of_the_node_and_whole_gpus(estimators):
     found = {
         (o.gpu_type, o.gpus): o for o in options(unknown, SITE, estimators) if o.node_count == 1
     }
-    assert found["v100", 1].host_memory_bytes == 4 * GIB
-    assert found["v100", 2].host_memory_bytes == 8 * GIB
-    assert found["k80", 1].host_memory_bytes == 4 * GIB
-    assert all(o.whole and o.gpu_memory_bytes == 0 for o in found.values())
+    assert found["v100", 1].demand.host_memory_bytes == 4 * GIB
+    assert found["v100", 2].demand.host_memory_bytes == 8 * GIB
+    assert found["k80", 1].demand.host_memory_bytes == 4 * GIB
+    assert all(o.has_whole_gpus and o.demand.gpu_memory_bytes == 0 for o in found.values())
     assert choice.document(found["k80", 1])["whole_gpus"] is True
     declared = options(job(gpu_memory="4GiB"), SITE, estimators)
-    assert not any(o.whole for o in declared)
+    assert not any(o.has_whole_gpus for o in declared)
 
 
 def test_a_known_network_gets_its_share_of_a_gpu_before_its_first_run():
@@ -238,13 +223,13 @@ def test_a_known_network_gets_its_share_of_a_gpu_before_its_first_run():
 
     known = on_one_v100(network="resnet50", framework="pytorch")
     low, high = known.gpu_memory_interval_bytes
-    assert low < high < known.gpu_memory_bytes <= 16 * GIB
-    assert not known.whole
+    assert low < high < known.demand.gpu_memory_bytes <= 16 * GIB
+    assert not known.has_whole_gpus
     # A guess keeps nobody out.
     larger = on_one_v100(network="resnet50", framework="pytorch", batch_size=4096)
-    assert larger.gpu_memory_bytes == 16 * GIB
+    assert larger.demand.gpu_memory_bytes == 16 * GIB
     unknown = on_one_v100()
-    assert unknown.whole
+    assert unknown.has_whole_gpus
     assert unknown.gpu_memory_interval_bytes is None
 
 
@@ -276,16 +261,6 @@ def test_a_job_over_nodes_without_gpus_has_its_own_numbers_of_nodes(estimators):
 def test_nothing_is_an_option_that_may_never_be_held(estimators):
     found = options(job(), SITE, estimators, is_allowed=lambda option: option.gpus <= 2)
     assert {o.gpus for o in found} == {1, 2}
-
-
-def test_of_fewer_epochs_than_gpus_no_number_is_said_to_be_both_right_and_too_many():
-    one = shares_of(Training(batch_size=32, epochs=1), 8)
-    assert one.words() == (
-        "8 GPUs take 256 samples in each step. Where each reads its part of the data "
-        "(DistributedSampler): 1 epoch. Where each reads all of it, as examples of Keras and "
-        "Horovod do, the least there is would train 8 times as much, and take as many times as "
-        "long."
-    )
 
 
 def test_what_may_start_at_no_known_time_keeps_to_no_deadline_and_is_no_choice(estimators):
