@@ -34,12 +34,15 @@ ITERATIONS = frozenset({
     "num_train_steps", "max_train_steps", "num_training_steps", "training_steps", "max_updates",
     "max_update", "total_iters", "num_iters", "n_iters", "num_iterations", "n_iterations",
     "max_iterations", "iterations", "num_iteration", "train_iters", "total_timesteps",
-    "total_frames", "n_timesteps", "num_timesteps", "n_trials", "num_trials", "num_episodes",
-    "n_episodes", "total_episodes", "max_episodes", "max_episode",
+    "total_frames", "n_timesteps", "num_timesteps", "n_trials", "num_trials",
 })  # fmt: skip
-"""The same of nanoGPT and minGPT, Megatron, mmengine, stable-baselines3, CleanRL, Optuna; and
-the episodes of reinforcement learning."""
-AMOUNTS = EPOCHS | ITERATIONS
+"""The same of nanoGPT and minGPT, Megatron, mmengine, stable-baselines3, CleanRL, Optuna."""
+EPISODES = frozenset({
+    "episodes", "num_episodes", "num_episode", "n_episodes", "n_episode", "total_episodes",
+    "max_episodes", "max_episode",
+})  # fmt: skip
+"""Of reinforcement learning: each of as many steps as it takes."""
+AMOUNTS = EPOCHS | ITERATIONS | EPISODES
 _OPTION = re.compile(
     r"-{0,2}\+{0,2}(?P<name>[A-Za-z][\w.\-/]{0,200})(?:[=:](?P<value>.*))?", re.DOTALL
 )

@@ -9,7 +9,7 @@ import enum
 
 from headway.model.progress import ProgressPoint
 from headway.progress.believed import BelievedTotals
-from headway.progress.seen import MAX_COUNT, Seen
+from headway.progress.seen import MAX_COUNT, Counted, Seen
 
 BELOW_BEFORE_RESTART = 3
 """So many rising points below the highest one mean the program started over.
@@ -41,6 +41,7 @@ class RunCounter:
         counts: Counts = Counts.STEPS,
         *,
         iterations: int | None = None,
+        episodes: int | None = None,
         is_resumed: bool = False,
     ) -> None:
         """Begin at nothing.
@@ -50,10 +51,11 @@ class RunCounter:
                 the log itself says wins.
             counts: What an iteration without an epoch is in this log.
             iterations: Iterations there will be, where the job says so, the same.
+            episodes: Of reinforcement learning, the same.
             is_resumed: An earlier attempt may have done part of what the job says.
         """
         self.epochs = epochs
-        self._iterations = iterations
+        self._own = {None: iterations, Counted.EPISODES: episodes}
         self._counts = counts
         self.total: int | None = None
         self.restarts = 0
@@ -73,7 +75,8 @@ class RunCounter:
         self._is_resumed = is_resumed
         self._first_done: float | None = None
         self.may_be_less = False
-        """Whether the total is the job's, and what was done before may be none of the count."""
+        """Whether the total is the job's and may be more than there will be: of episodes, or where
+        what was done before is none of the count."""
         self._is_over = False
         """Whether the count has come to the total that was told."""
 
@@ -105,7 +108,7 @@ class RunCounter:
     ) -> int | None:
         """How many there will be, as far as that is to be believed."""
         total = self._total(seen, iteration)
-        own = None if seen.counts_others else self._iterations
+        own = self._own.get(seen.counted)
         if total is None and iteration is not None and iteration <= (own or 0):
             total = own
         self._is_over = total is not None and done >= _OVER * total
@@ -113,7 +116,8 @@ class RunCounter:
         if self._first_done is None:
             self._first_done = done
         from_begin = self._first_done <= max(_BEGIN * (total or 0), 1.0)
-        self.may_be_less = self._is_resumed and from_begin and not self._totals.are_told
+        at_most = seen.counted is Counted.EPISODES or (self._is_resumed and from_begin)
+        self.may_be_less = at_most and not self._totals.are_told
         return total if total is not None and total <= MAX_COUNT else None
 
     def _enter_epoch(self, number: int) -> None:

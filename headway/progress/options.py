@@ -4,7 +4,15 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headway.estimate.options import AMOUNTS, EPOCHS, ITERATIONS, last_part, leaves, options_of
+from headway.estimate.options import (
+    AMOUNTS,
+    EPISODES,
+    EPOCHS,
+    ITERATIONS,
+    last_part,
+    leaves,
+    options_of,
+)
 from headway.progress.seen import MAX_COUNT
 
 _NUMBER = re.compile(r"[0-9][0-9_]{0,15}(?:\.0{1,3})?(?:[eE]\+?[0-9]{1,2})?")
@@ -25,6 +33,8 @@ class Totals(NamedTuple):
 
     epochs: int | None = None
     iterations: int | None = None
+    episodes: int | None = None
+    """Of reinforcement learning, which is over before where it has learnt enough."""
     stops_early: bool = False
     """There may be fewer, by what is learnt until then."""
 
@@ -43,7 +53,10 @@ def totals_of(command: Sequence[str], config: Mapping[str, Any] | None = None) -
     said = said or {name: value for name, value in settings.items() if _is_runs(name)}
     words = " ".join([*command, *(f"{name}={value}" for name, value in settings.items())])
     return Totals(
-        _the_one(said, EPOCHS), _the_one(said, ITERATIONS), stops_early(words[:_MOST_CHARS])
+        _the_one(said, EPOCHS),
+        _the_one(said, ITERATIONS),
+        _the_one(said, EPISODES),
+        stops_early(words[:_MOST_CHARS]),
     )
 
 

@@ -40,7 +40,8 @@ class LogParser:
         epochs: Epochs or rounds there will be, where the job says so; logs often
             do not, and then the total follows from it.
         iterations: Iterations there will be in all, the same.
-        stops_early: There may be fewer of both, as the job says; a log may say so, too.
+        episodes: Of reinforcement learning, the same.
+        stops_early: There may be fewer of all, as the job says; a log may say so, too.
         is_resumed: An earlier attempt may have done part of both.
 
     Raises:
@@ -53,12 +54,13 @@ class LogParser:
         *,
         epochs: int | None = None,
         iterations: int | None = None,
+        episodes: int | None = None,
         stops_early: bool = False,
         is_resumed: bool = False,
     ) -> None:
         self._splitter = LineSplitter()
         self._new_counter = partial(
-            RunCounter, epochs, iterations=iterations, is_resumed=is_resumed
+            RunCounter, epochs, iterations=iterations, episodes=episodes, is_resumed=is_resumed
         )
         self._stops_early = stops_early
         self._counter = self._new_counter()

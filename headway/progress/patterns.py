@@ -8,6 +8,7 @@ from functools import partial
 
 from headway.progress.metrics import NUMBER
 from headway.progress.rows import Row, Tells
+from headway.progress.seen import Counted
 
 # NVIDIA's DeepLearningExamples: "DLL time - Epoch: 0 Iteration: 10 …", or a tuple; "DLLL {JSON}".
 _DLL = r"\bDLL [^{]{0,60}?- "
@@ -137,11 +138,12 @@ SPELLED = (
     Row(r"\bEp\. %epoch% : Up\. %iteration%"),
     # PyTorch's example of REINFORCE, and many others: "Episode 10	Last reward: 26.00 …"
     Row(
-        r"^\W{0,3}(?:n_|of )?[Ee]pisodes?\W{1,3}%iteration%(?:/%total%)?\b(?!/)", counts_others=True
+        r"^\W{0,3}(?:n_|of )?[Ee]pisodes?\W{1,3}%iteration%(?:/%total%)?\b(?!/)",
+        counted=Counted.EPISODES,
     ),
     # "Iter: 99" alone, with what it lost in the next lines.
-    Row(r"^\W{0,3}[Ii]ter(?:ation)?\W{1,3}%iteration%\W{0,3}$", counts_others=True),
-    Row(r"^Updates %iteration%, num timesteps ", counts_others=True),
+    Row(r"^\W{0,3}[Ii]ter(?:ation)?\W{1,3}%iteration%\W{0,3}$", counted=Counted.OTHERS),
+    Row(r"^Updates %iteration%, num timesteps ", counted=Counted.OTHERS),
     # Keras's guide: "Training loss (for one batch) at step 100: 0.9"; "Cost after epoch 3: 0.69".
     Row(_VALUE_AT + r"(?:step|iter(?:ation)?|batch|update)\W{1,3}%step%(?:/%steps%)?" + _VALUE),
     Row(_VALUE_AT + r"epoch\W{1,3}%epoch%(?:/%epochs%)?" + _VALUE),
@@ -150,7 +152,7 @@ SPELLED = (
         r"\bTrial %iteration% (?:pruned|failed|finished with value: (?P<value>"
         + NUMBER
         + r")?).*%rest%",
-        counts_others=True,
+        counted=Counted.OTHERS,
         from_zero=True,
     ),
     # Tacotron 2: "Train loss 7 5.79 Grad Norm …"; StyleGAN counts thousands of images.
@@ -189,19 +191,19 @@ BARE = (
     Row(
         r"^\W{0,3}(?i:generation|gen|epi?|game|sweep|cycle)\W{1,4}%iteration%"
         r"(?: ?(?:/|of) ?%total%)?\b(?!/)(?=.{0,60}?[A-Za-z_][\w ]{0,16}[:=]?\s{0,2}-?[0-9])",
-        counts_others=True,
+        counted=Counted.OTHERS,
     ),
     # PyTorch's first examples print "99 680.91", and others "i=99, loss=0.3" and "it 99: loss 0.3".
     Row(
         r"^\s{0,8}(?:(?:it|[itnk#])[ =:]{0,3})?%iteration%[\s,:|]{1,4}(?:loss[\s:=]{1,3})?"
         r"(?P<value>-?[0-9]{1,20}\.[0-9]{1,20}(?:e[-+]?[0-9]{1,3})?)\s{0,8}$",
-        counts_others=True,
+        counted=Counted.OTHERS,
     ),
     # Keras-GAN: "99 [D loss: 0.54, acc.: 83.1%] [G loss: 0.84]"; "99 Reward: 20".
     Row(
         r"^\s{0,8}%iteration%[\s,:|]{1,4}\[?(?:[DG] )?"
         r"(?i:loss|acc|reward|score|error|mse|mae|fitness)\w{0,16}\s?[:=]",
-        counts_others=True,
+        counted=Counted.OTHERS,
     ),
 )
 

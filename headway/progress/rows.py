@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from headway.progress.metrics import PAIR, counts_pattern, numbers_in, spans
 from headway.progress.places import Places, by_shape
-from headway.progress.seen import Seen
+from headway.progress.seen import Counted, Seen
 
 
 class Tells(enum.Enum):
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     """``%step%`` is a number, which becomes that field of `Seen`; the metrics are looked for from
     ``%rest%`` on, or in the whole line. Any other named group is a metric."""
     tells: Tells = Tells.PROGRESS
-    counts_others: bool | None = None
+    counted: Counted | None = None
     """See `Seen`."""
     from_zero: bool = False
     """The iterations are counted from 0: the first one done is printed as 0."""
@@ -72,7 +72,7 @@ class PatternReader:
         """*seen* with what settings and hints tell; None when no count is told."""
         if row.from_zero:
             seen = seen._replace(iteration=(seen.iteration or 0) + 1)
-        seen = seen._replace(counts_others=row.counts_others)
+        seen = seen._replace(counted=row.counted)
         known = self.known | ({"total": row.total} if row.total else {})
         seen = seen._replace(**{k: v for k, v in known.items() if getattr(seen, k) is None})
         return seen if seen.count(None) < len(seen) - 1 else None

@@ -1,6 +1,7 @@
 """What one line says, before it is made a count over the whole run."""
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import NamedTuple
 
 from headway.progress.metrics import MAX_METRICS
@@ -9,6 +10,14 @@ from headway.progress.report import finite_number
 MAX_NAME = 64
 MAX_COUNT = 10**15
 """A count above this is a forgery or a bug, and is not believed."""
+
+
+class Counted(Enum):
+    """What a line counts that are no steps."""
+
+    EPISODES = "episodes"
+    OTHERS = "others"
+    """Trials, games, generations: of how many there will be a job says nothing."""
 
 
 class Seen(NamedTuple):
@@ -29,9 +38,8 @@ class Seen(NamedTuple):
     """Iterations in an epoch."""
     epoch_done: float | None = None
     """Epochs done in all, where the line says just that."""
-    counts_others: bool | None = None
-    """Whether its iterations are no steps, but episodes or trials: of what a job calls so it says
-    nothing."""
+    counted: Counted | None = None
+    """What its iterations are; None for the steps of a training, which a job calls so."""
     has_ended: bool | None = None
     """Whether the line says that the epoch it names is over."""
 

@@ -9,7 +9,7 @@ from headway.client.uploads import as_if_sent, with_training
 from headway.code.settings import settings_of
 from headway.estimate.options import numbers_of
 from headway.model.job_text import job_from_document
-from headway.progress.options import totals_of
+from headway.progress.options import Totals, totals_of
 
 BOMB = "a: &a [1, 1]\n" + "".join(f"b{n}: &b{n} [*a, *a]\n" for n in range(9)) + "epochs: 3\n"
 
@@ -68,7 +68,7 @@ def test_a_configuration_of_sections_and_what_stands_under_another_name(tmp_path
     settings = settings_of(tmp_path, command)
     assert settings["training.seed"] == 3.0
     assert settings["training.batcher.size.start"] == 100.0
-    assert totals_of(command, settings) == (None, 1000, True)
+    assert totals_of(command, settings) == Totals(None, 1000, stops_early=True)
     write(tmp_path, c="trainer: {max_epochs: '${n}', lr: '${..lr}'}\nn: ${m.n}\nm: {n: 7}\n")
     settings = settings_of(tmp_path, ["python", "t.py", "c.yaml"])
     assert settings == {"trainer.max_epochs": 7.0, "n": 7.0, "m.n": 7.0}
@@ -86,11 +86,11 @@ def test_what_the_command_overrides_wins_and_a_later_file(tmp_path: Path) -> Non
     assert configured(tmp_path, command) == {"--epochs": 9.0, "--lr": 0.2}
     assert configured(tmp_path, f"{command} --lr auto") == {"--epochs": 9.0}
     settings = {"trainer.max_epochs": 3.0, "trainer.max_steps": 100.0}
-    assert totals_of([], settings) == (3, 100, False)
-    assert totals_of(["--max-steps", "50"], settings) == (None, 50, False)
-    assert totals_of(["--epochs", "auto"], settings) == (None, None, False)
+    assert totals_of([], settings) == Totals(3, 100)
+    assert totals_of(["--max-steps", "50"], settings) == Totals(None, 50)
+    assert totals_of(["--epochs", "auto"], settings) == Totals()
     assert totals_of([], settings | {"callbacks.early_stopping.patience": 5.0}).stops_early
-    assert totals_of([], settings | {"second.max_epochs": 4.0}) == (None, 100, False)
+    assert totals_of([], settings | {"second.max_epochs": 4.0}) == Totals(None, 100)
 
 
 HYDRA = """import hydra

@@ -212,6 +212,15 @@ def test_what_is_counted_otherwise_has_not_the_total_of_the_jobs_steps(line: str
     assert point.total is None
 
 
+def test_episodes_have_the_total_that_the_job_says_of_episodes_at_most() -> None:
+    """A game is over where it is solved; ``--max-episodes`` is how often it is tried."""
+    parser = LogParser(iterations=500_000, episodes=1000)
+    (point,) = parser.feed(b"Episode 10\tLast reward: 2.0\n", 1.0)
+    assert (point.iteration, point.total, parser.may_end_early) == (10, 1000, True)
+    (trial,) = LogParser(episodes=1000).feed(b"Trial 3 finished with value: 1.5\n", 1.0)
+    assert trial.total is None
+
+
 def test_a_fold_among_printed_settings_is_no_fold_under_way() -> None:
     parser = LogParser()
     parser.feed(b"Namespace(fold=0, lr=0.1)\n", 0.0)

@@ -34,6 +34,7 @@ def test_a_number_that_an_option_says(
 def test_the_words_of_a_shell_are_read_as_it_reads_them() -> None:
     assert totals_of(["sh", "-c", "cd src && python a.py '--epochs=7' # --epochs 9"]).epochs == 7
     assert totals_of(["bash", "-lc", "python a.py --epochs 7 'never ends"]).epochs == 7
+    assert totals_of(["python", "a.py", "--max-episodes", "500"]) == Totals(episodes=500)
     assert totals_of(["python", "a.py", "--note", "we use --epochs 7"]) == Totals()
 
 
