@@ -27,6 +27,7 @@ from headway.prefect.client import PrefectServer
 from headway.run.here import container_name
 from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerState
+from headway.scheduler.reconciler import Reconciler
 from headway.site import Site
 from headway.this_node import os_user
 from headway.units import format_duration
@@ -240,7 +241,7 @@ def _see_them_end(site: Site, server: PrefectServer, flows: LiveFlows, limit_s: 
     A flow process cleans up and tells Prefect after its lease is gone: it is waited for, too.
     Without a limit what has no flow process and no container any more is left to the next worker.
     """
-    janitor, end_s = Janitor(site), site.clock.monotonic_s() + limit_s
+    mending, end_s = (Janitor(site), Reconciler(site)), site.clock.monotonic_s() + limit_s
     at_most = f", at most {format_duration(limit_s)}," if limit_s < math.inf else ""
     with (
         waiting_for(f"what runs here to stop{at_most}"),
@@ -248,13 +249,13 @@ def _see_them_end(site: Site, server: PrefectServer, flows: LiveFlows, limit_s: 
     ):
         while True:
             with suppress(RuntimeFailure):
-                runs = janitor.unsettled(whole=False)
-                round_here(site, server, janitor, runs, starting=())
+                here = [run.run_id for run in site.ledger.runs.on_node(site.settings.node)]
+                round_here(site, server, *mending, called=here, whole=False)
             held = {lease.run_id for lease in site.ledger.leases.live(site.settings.node)}
             if limit_s == math.inf:
                 held &= set(_alive_here(site).values())
             if limit_s == 0.0:
-                janitor.wait_for_stops()  # of what its user has cancelled
+                mending[0].wait_for_stops()  # of what its user has cancelled
             if not (held or flows.now()) or site.clock.monotonic_s() >= end_s:
                 return held
             site.clock.sleep(_LOOK_EVERY_S)

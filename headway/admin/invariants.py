@@ -109,4 +109,4 @@ def _state(run: ListedRun | None, now: datetime) -> SeenState:
     if run is None:
         return SeenState(PrefectView.MISSING)
     for_s = (now - run.state_at).total_seconds() if run.state_at is not None else 0.0
-    return SeenState(PrefectView.of(run.state_type, for_s), run.state_at)
+    return SeenState(PrefectView.of(run.state_type, run.state_name, for_s), run.state_at)

@@ -2,18 +2,12 @@
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NamedTuple
 
-from headway.admin.round_here import tell_end
-from headway.errors import InvalidInput, RunUnknown
+from headway.errors import InvalidInput
 from headway.model.node import NodeState
-from headway.model.prefect_view import PrefectView
 from headway.node.janitor import Janitor
-from headway.node.mending import PrefectRun
 from headway.policy.guard import GuardTimes
-from headway.policy.reconcile import Action
-from headway.prefect.client import PrefectServer
 from headway.scheduler.snapshot import is_lost
 from headway.site import Site
 from headway.this_node import os_user
@@ -31,7 +25,6 @@ class Removed(NamedTuple):
 
 def remove_node(
     site: Site,
-    server: PrefectServer,
     name: str,
     *,
     powered_off: bool = False,
@@ -43,7 +36,6 @@ def remove_node(
 
     Args:
         site: The site.
-        server: Its Prefect server.
         name: The node.
         powered_off: The operator knows that nothing runs there any more: nobody waits.
         say: Is told how long it waits.
@@ -70,17 +62,8 @@ def remove_node(
             f"it was the submit host of {', '.join(pools)}: what waits or runs there "
             "stays so until `headway engine add` was typed on another one"
         )
-    janitor = Janitor(site)
     runs = site.ledger.runs.on_node(name)
-    prefect = {}
-    for run in runs:
-        with suppress(RunUnknown):
-            seen = server.run(run.run_id)
-            view = PrefectView.of(seen.state_type)
-            prefect[run.run_id] = PrefectRun(view, message=seen.message)
-    for mending in janitor.abandon(name, prefect):
-        if mending.action is Action.SET_FINAL:
-            tell_end(server, mending.run)
+    Janitor(site).abandon(name)
     return [Removed(run.run_id, run.name, _then(site, run.run_id)) for run in runs]
 
 

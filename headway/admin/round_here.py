@@ -1,6 +1,6 @@
-"""One round of a node's janitor in a process that is not its worker."""
+"""One round of a node's janitor and of its pool's reconciler, in a process of neither."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from headway.errors import RunUnknown, SiteUnreachable
@@ -8,9 +8,10 @@ from headway.ledger.records import RunRecord
 from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind
 from headway.node.janitor import Janitor
-from headway.node.mending import Mending, PrefectRun, same
-from headway.policy.reconcile import Action, end_seen
+from headway.node.mending import same
+from headway.policy.agree import Change, end_seen
 from headway.prefect.client import PrefectServer
+from headway.scheduler.reconciler import Mending, PrefectRun, Reconciler
 from headway.site import Site
 
 
@@ -18,49 +19,54 @@ def round_here(
     site: Site,
     server: PrefectServer,
     janitor: Janitor,
-    runs: list[RunRecord],
-    starting: Collection[str],
+    reconciler: Reconciler,
+    *,
+    called: Collection[str] = (),
+    starting: Callable[[list[RunRecord]], Collection[str]] = lambda _: (),
+    whole: bool = True,
 ) -> None:
-    """Mend what differs of *runs*, and tell Prefect which of them have ended.
+    """Mend what differs, and tell Prefect which runs have ended.
 
     Args:
         site: Of this node.
         server: Its Prefect server; without it what the ledger alone decides is done.
         janitor: Its janitor.
-        runs: What it is about, from `Janitor.unsettled`.
-        starting: Those of them whose flow process may be starting now.
+        reconciler: That of its pool.
+        called: Runs to be looked at beside those always looked at.
+        starting: Those of some runs whose flow process may be starting now.
+        whole: See `Reconciler.unsettled`.
     """
-    said = _said(server, [run.run_id for run in runs])
-    for mending in janitor.round(runs, said, frozenset(starting)):
+    runs = janitor.unsettled(called)
+    janitor.round(runs, frozenset(starting(runs)))
+    asked = reconciler.unsettled(called, whole=whole)
+    for mending in reconciler.round(asked, _said(server, [run.run_id for run in asked])):
         with suppress(SiteUnreachable, RunUnknown):
             _tell(site, server, mending)
 
 
 def _said(server: PrefectServer, run_ids: list[str]) -> dict[str, PrefectRun]:
-    """What the janitor has to know of Prefect; a deleted run is missing in it."""
+    """What Prefect says; a deleted run is missing in it."""
     try:
         found = server.these(run_ids)
     except SiteUnreachable:
         return dict.fromkeys(run_ids, PrefectRun(PrefectView.UNKNOWN))
-    return {
-        run_id: PrefectRun(PrefectView.of(run.state_type), run.message, run.state_id)
-        for run_id, run in found.items()
-    }
+    views = {key: PrefectView.of(run.state_type, run.state_name) for key, run in found.items()}
+    return {key: PrefectRun(views[key], run.message, run.state_id) for key, run in found.items()}
 
 
 def _tell(site: Site, server: PrefectServer, mending: Mending) -> None:
     """Tell Prefect of an end, unless ledger or Prefect say something else by now.
 
-    Other states are left to the worker, whose client can write all of them.
+    Other states are left to the scheduler, whose client can write all of them.
     """
     run = site.ledger.runs.get(mending.run.run_id)
-    if mending.action is not Action.SET_FINAL or not same(mending.run, run):
+    if mending.change is not Change.SET_FINAL or not same(mending.run, run):
         return
     if server.run(run.run_id).state_id == mending.prefect.state_id:
-        tell_end(server, run)
+        _tell_end(server, run)
 
 
-def tell_end(server: PrefectServer, run: RunRecord) -> None:
+def _tell_end(server: PrefectServer, run: RunRecord) -> None:
     """Write the state that the ledger's end of *run* calls for; nothing for one that goes on."""
     if run.exit is None:
         return

@@ -12,7 +12,7 @@ from headway.admin.processes import start_guard, start_worker
 from headway.admin.register import write_profile
 from headway.admin.supervisor import start_supervisor
 from headway.cli.completion import NODE
-from headway.cli.inputs import agreed, open_server, this_site
+from headway.cli.inputs import agreed, this_site
 from headway.cli.output import Json, as_json, print_json, say, told_by
 from headway.model.node import NodeState
 from headway.this_node import os_user
@@ -146,11 +146,9 @@ def remove(name: str, powered_off: bool, machine: bool) -> None:
     leases could not be renewed for too long, so this waits until that has
     happened: at most HEADWAY_LEASE_TTL_S and a minute after the last renewal.
     """
-    with open_server(this_site()) as server:
-        removed = remove_node(
-            this_site(), server, name, powered_off=powered_off,
-            say=lambda text: say(text, err=machine),
-        )  # fmt: skip
+    removed = remove_node(
+        this_site(), name, powered_off=powered_off, say=lambda text: say(text, err=machine)
+    )
     if machine:
         print_json({"node": name, "runs": [each._asdict() for each in removed]})
         return

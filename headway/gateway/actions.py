@@ -31,7 +31,15 @@ from headway.ledger.records import RunRecord
 from headway.model.access import Caller
 from headway.model.engine import LEADS_TO
 from headway.model.job_text import JobText
-from headway.model.run import CANCELLED_BY_USER, Exit, ExitKind, Measurement, RunState, cancelled_by
+from headway.model.run import (
+    CANCELLED_BY_USER,
+    GRANTED,
+    Exit,
+    ExitKind,
+    Measurement,
+    RunState,
+    cancelled_by,
+)
 from headway.model.session import serves_port, session_link
 from headway.policy.admission import too_many_waiting
 from headway.policy.base_image import without_engine
@@ -169,7 +177,7 @@ def checked(
 
 
 def end_run(site: Site, server: PrefectServer, caller: Caller, run: str) -> dict[str, Any]:
-    """End a run in Prefect; where that is away, in the ledger, which every janitor follows.
+    """End a run in Prefect, and in the ledger, which its node follows.
 
     Returns:
         What became of it. ``over`` says that it had ended before, ``told`` that Prefect knows.
@@ -190,8 +198,9 @@ def end_run(site: Site, server: PrefectServer, caller: Caller, run: str) -> dict
     except SiteUnreachable:
         if record is None:
             raise
-        cancel_in_ledger(site.ledger, record.run_id, message)
         state, view["told"] = "Cancelling", False
+    if record is not None:
+        cancel_in_ledger(site.ledger, record.run_id, message)
     return view | {"state": state, "message": ""}
 
 
@@ -257,7 +266,7 @@ _TRIES = 5
 def cancel_in_ledger(ledger: Ledger, run_id: str, message: str) -> Exit:
     """End a run as cancelled; the first end counts.
 
-    The janitor of the run's node stops its container, and tells Prefect as soon as that answers.
+    The run's node is called and stops its container; the scheduler tells Prefect.
 
     Args:
         ledger: The site's.
@@ -278,8 +287,11 @@ def cancel_in_ledger(ledger: Ledger, run_id: str, message: str) -> Exit:
 
 
 def _end(ledger: Ledger, run_id: str, exit_: Exit) -> Exit:
-    fence = ledger.runs.get(run_id).fence(ledger.leases.of_run(run_id))
-    return ledger.runs.finish(fence, exit_, Measurement())
+    run = ledger.runs.get(run_id)
+    exit_ = ledger.runs.finish(run.fence(ledger.leases.of_run(run_id)), exit_, Measurement())
+    if run.state in GRANTED and run.node is not None:
+        ledger.calls.send([run.node], run_id)
+    return exit_
 
 
 def refuse_shell(site: Site, read: JobText, *, pool: str, queue: str) -> None:

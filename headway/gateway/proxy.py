@@ -157,7 +157,9 @@ class Proxy:
         match kind:
             case ("CANCELLING" | "CANCELLED", _) if not ended:
                 note_act(self._site, caller, "run.cancel", run)
-                self._server.cancel(run, f"{CANCELLED_BY_USER}{caller.user} (gateway)")
+                message = f"{CANCELLED_BY_USER}{caller.user} (gateway)"
+                self._server.cancel(run, message)
+                actions.cancel_in_ledger(self._site.ledger, run, message)
             case ("SCHEDULED", "AwaitingRetry" | "Retrying") if not actions.why_no_retry(record):
                 actions.refuse_too_many(self._site, record.team, record.owner)
                 note_act(self._site, caller, "run.retry", run)

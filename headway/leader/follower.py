@@ -17,9 +17,9 @@ from headway.leader.process import Scheduler, be_leader
 from headway.leader.step_pages import StepPages
 from headway.ledger.leaders import LEADS_S
 from headway.node.daemon import follower_daemon
-from headway.scheduler.engine_janitor import EngineJanitor
 from headway.scheduler.engine_jobs import EngineJobs
 from headway.scheduler.engine_queue import EngineQueue
+from headway.scheduler.reconciler import Reconciler
 from headway.site import Site
 from headway.worker.tasks import run_periodically
 
@@ -53,11 +53,11 @@ async def _lead(site: Site, client: PrefectClient, jobs: EngineJobs) -> None:
         return
     pool, queue = site.settings.pool, EngineQueue(site, jobs)
     leads = Scheduler(
-        site, client, queue=queue, janitor=EngineJanitor(site),
+        site, client, queue=queue, reconciler=Reconciler(site),
         daemon=follower_daemon(site.settings), look_every_s=_ROUND_EVERY_S,
     )  # fmt: skip
     # What an earlier process has not shown of them.
-    queue.stepped.update(run.run_id for run in site.ledger.engines.under_way(pool))
+    queue.stepped.update(run.run_id for run in site.ledger.runs.under_way(pool))
     show = partial(StepPages(client, site.ledger).show, queue.stepped)
     beat = partial(client.send_worker_heartbeat, pool, site.settings.node, _BEAT_EVERY_S)
     async with anyio.create_task_group() as beside:

@@ -24,7 +24,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.states import Failed
 
 from headway.clock import NowAndThen
-from headway.errors import RunUnknown
+from headway.leader.agreement import agree_with_prefect
 from headway.leader.backlog import Backlog
 from headway.leader.events import LISTEN_AGAIN_S, events
 from headway.leader.members import call_members
@@ -35,18 +35,17 @@ from headway.leader.ranks import start_ranks
 from headway.leader.settings_blocks import keep_blocks, keep_gates
 from headway.leader.wait_pages import WaitPages
 from headway.ledger.calls import scheduler_of
-from headway.model.engine import ENGINES
 from headway.model.prefect_view import News
-from headway.model.run import GRANTED, RunState
+from headway.model.run import RunState
 from headway.node.apart import apart, fork_helper
 from headway.node.daemon import Daemon, scheduler_daemon
 from headway.node.expiry import tidy_code
+from headway.policy.agree import ON_PREFECT, Change
 from headway.scheduler.intake import Offer
 from headway.scheduler.queue import Pass, PoolQueue
-from headway.scheduler.queue_janitor import QueueJanitor
+from headway.scheduler.reconciler import Reconciler
 from headway.settings import Settings
 from headway.site import Site, current_site
-from headway.worker.housekeeping import mend
 from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
 from headway.worker.tasks import run_periodically
 
@@ -59,8 +58,8 @@ _LOOK_EVERY_S = 10.0
 _AHEAD_S = 10.0
 """So long before its time a run is taken in."""
 _HOUSE_EVERY_S = 10.0
-_JANITOR_EVERY_S = 5.0
-"""A cancelled run leaves the queue within three rounds, whatever else is heard of it."""
+_AGREE_EVERY_S = 5.0
+"""A cancelled run is stopped within three rounds, whatever else is heard of it."""
 _PAGES_EVERY_S = 1.0
 _CLAIMS_EVERY_S = 0.5
 _MEMBERS_EVERY_S = 2.0
@@ -82,7 +81,7 @@ class Scheduler:
         client: PrefectClient,
         *,
         queue: PoolQueue,
-        janitor: QueueJanitor,
+        reconciler: Reconciler,
         daemon: Daemon,
         look_every_s: float = _LOOK_EVERY_S,
     ) -> None:
@@ -92,13 +91,13 @@ class Scheduler:
             site: With the pool in its settings.
             client: Prefect's own.
             queue: What is done in each pass.
-            janitor: What users want of its runs.
+            reconciler: What users want of its runs, and what Prefect is told of them.
             daemon: The process that this is, whose supervisor is told that it lives.
             look_every_s: So often there is a pass, whether or not anybody called.
         """
         self._site = site
         self._queue = queue
-        self._janitor = janitor
+        self._reconciler = reconciler
         self._daemon, self._look_every_s = daemon, look_every_s
         self._pool = PrefectPool(client, site.settings.pool)
         self._backlog = Backlog(self._pool)
@@ -112,7 +111,7 @@ class Scheduler:
         self._called: set[str] = set()
         self._explained: Mapping[str, int] = {}
         self._whole_look = NowAndThen(site.clock, _LOOK_EVERY_S)
-        self._whole_round = NowAndThen(site.clock, _JANITOR_EVERY_S)
+        self._whole_round = NowAndThen(site.clock, _AGREE_EVERY_S)
         self._house_kept = self._look_again = False
         # What takes long, or waits, has a thread of its own.
         self._contend_thread, self._call_thread = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)
@@ -129,7 +128,7 @@ class Scheduler:
                 (self._keep_house, "settings were not read", _HOUSE_EVERY_S, None),
                 (self._look, "new runs are not read", _LOOK_EVERY_S, self._look_due),
                 (self._pass, "no pass over the queue", self._look_every_s, self._wake),
-                (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
+                (self._agree, "Prefect may say otherwise", _AGREE_EVERY_S, self._housework),
                 (self._go_on_granting, "grants wait for the next pass", _CLAIMS_EVERY_S, None),
                 (self._note_granted, "what was granted is not Pending", math.inf, self._granted),
                 (self._start_ranks, "no ranks of gangs", _LOOK_EVERY_S, self._ranks_due),
@@ -300,12 +299,16 @@ class Scheduler:
             self._look_due.set()
             self._wake.set()
 
-    async def _mend(self) -> None:
+    async def _agree(self) -> None:
         called = self._called | self._queue.called
         self._called, self._queue.called = set(), set()
         whole = self._whole_round.is_due()  # else it was woken for something
-        if await mend(self._site, self._janitor, self._pool, called, whole=whole):
+        who = self._site, self._reconciler, self._pool
+        mendings = await agree_with_prefect(*who, called, whole=whole)
+        if changed := {each.change for each in mendings} - {Change.NOTE_TOLD}:
             self._wake.set()
+        if changed - ON_PREFECT:  # what has ended in the ledger is told
+            self._housework.set()
 
     async def _waits(self, run_id: str) -> bool:
         """Whether the ledger has the run waiting now, and not for its user."""
@@ -334,26 +337,14 @@ class Scheduler:
     async def _listen(self) -> None:
         """Act the moment a run is scheduled or its user wants something.
 
-        It listens alone and calls whom it concerns: else the server would tell each node of every
-        run.
+        It listens alone: else the server would tell each node of every run.
         """
         async with aclosing(events()) as all_news:
             async for told in all_news:
                 if told.news is News.ASKED:
-                    await self._ask_after(told.run_id)
+                    self._called.add(told.run_id)
+                    self._housework.set()
                 self._look_due.set()
-
-    async def _ask_after(self, run_id: str) -> None:
-        """Have the janitor look that answers for a run of which its user may want something."""
-        try:
-            run = await anyio.to_thread.run_sync(self._site.ledger.runs.get, run_id)
-        except RunUnknown:
-            return
-        if run.node is not None:
-            await anyio.to_thread.run_sync(self._site.ledger.calls.send, [run.node], run_id)
-        if run.state not in GRANTED or run.runtime in ENGINES:
-            self._called.add(run_id)
-            self._housework.set()
 
     async def _hear(self) -> None:
         """Look at the queue when a node or the gateway says so."""
@@ -362,13 +353,14 @@ class Scheduler:
         while True:
             if await anyio.to_thread.run_sync(wait, limiter=self._call_thread):
                 self._ended.set()
+                self._housework.set()
                 self._wake.set()
 
 
 async def _main(site: Site) -> None:
     async with get_client() as client:
         leads = Scheduler(
-            site, client, queue=PoolQueue(site), janitor=QueueJanitor(site),
+            site, client, queue=PoolQueue(site), reconciler=Reconciler(site),
             daemon=scheduler_daemon(site.settings),
         )  # fmt: skip
         await leads.lead()

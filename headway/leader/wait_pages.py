@@ -21,7 +21,7 @@ from prefect.client.schemas.objects import FlowRun
 from headway.clock import Clock
 from headway.views.run_report import page_link, waiting_text
 from headway.worker.pool import PrefectPool
-from headway.worker.states import scheduled
+from headway.worker.states import awaiting
 
 KEY = "waiting"
 RUNS_AT_ONCE = 25
@@ -137,9 +137,7 @@ class WaitPages:
         Raises:
             httpx.ReadTimeout: The server did not take it soon.
         """
-        state = scheduled(
-            "AwaitingHeadroom", sentence, self._clock.now(), run.next_scheduled_start_time
-        )
+        state = awaiting(sentence, self._clock.now(), run.next_scheduled_start_time)
         async with self._pool.passing:
             with anyio.move_on_after(_ANSWER_S) as writing:
                 if await self._waits(str(run.id)) and run.state is not None:

@@ -18,12 +18,11 @@ from headway.ledger.fences import fenced
 from headway.ledger.leaders import in_term
 from headway.ledger.nodes import of_the_site
 from headway.ledger.notices import note_started
-from headway.ledger.records import RunRecord
-from headway.ledger.run_rows import move, run_record
-from headway.ledger.tables import NodeRow, RunRow
+from headway.ledger.run_rows import move
+from headway.ledger.tables import NodeRow
 from headway.model.engine import EnginePool
 from headway.model.lease import Fence
-from headway.model.run import GRANTED, RunState
+from headway.model.run import RunState
 from headway.model.term import Term
 
 
@@ -68,12 +67,6 @@ class Engines(Repository):
                         pool=pool, engine=engine, node=node, has=has, read_at=now(session)
                     )
                 )
-
-    def under_way(self, pool: str) -> list[RunRecord]:
-        """Runs of *pool* that its engine has started and that have not ended."""
-        query = select(RunRow).where(RunRow.pool == pool, col(RunRow.state).in_(GRANTED))
-        with self._database.reading() as session:
-            return [run_record(row) for row in session.exec(query.order_by("run_id"))]
 
     def begin(self, fence: Fence, term: Term, *, engine: str, engine_id: str, node: str) -> None:
         """The engine has started its job: the run is under way. Idempotent.

@@ -12,9 +12,12 @@ from headway.ledger.columns import among, db_now, from_now
 from headway.ledger.database import Repository
 from headway.ledger.lease_rows import LIVE, leases_from, live_leases
 from headway.ledger.nodes import of_the_site
-from headway.ledger.tables import LeaseRow, RunRow
+from headway.ledger.tables import LeaseRow, NodeRow, RunRow
 from headway.model.lease import Lease
 from headway.model.run import GRANTED
+
+_SILENT_S = 60.0
+"""A node that was not heard of for so long does not answer."""
 
 
 class LeaseReads(Repository):
@@ -31,6 +34,14 @@ class LeaseReads(Repository):
         """The run's own unreleased lease."""
         own = LeaseRow.run_id == run_id, LIVE, LeaseRow.gang_rank == 0
         return next(iter(self._leases(select(LeaseRow).where(*own))), None)
+
+    def held(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """Those of the runs whose own live lease is on a node that answers."""
+        own = among(LeaseRow.run_id, run_ids), LeaseRow.gang_rank == 0, LIVE
+        answers = col(NodeRow.heartbeat_at) > from_now(-timedelta(seconds=_SILENT_S))
+        query = select(LeaseRow.run_id).where(*own, LeaseRow.node == NodeRow.name, answers)
+        with self._database.reading() as session:
+            return frozenset(session.exec(query))
 
     def teams_on(self, node: str) -> frozenset[str]:
         """Whose runs hold something on *node*."""

@@ -14,8 +14,15 @@ from sqlmodel import col, select
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.observed_tables import NoticeRow, ProgressRow, ProgressSnapshotRow, WarningRow
-from headway.ledger.run_reads import ends_told_by
-from headway.ledger.tables import GangAskRow, LeaseRow, RunRow, StagingRow, StepRow, StoredRow
+from headway.ledger.tables import (
+    GangAskRow,
+    LeaseRow,
+    NodeRow,
+    RunRow,
+    StagingRow,
+    StepRow,
+    StoredRow,
+)
 from headway.model.run import RunState
 
 _COURSE: tuple[Any, ...] = (
@@ -69,12 +76,15 @@ class OldRuns(Repository):
             StoredRow.key != "",
         )
         over = col(RunRow.told_end_at).is_not(None), ~held.exists(), ~stored.exists()
-        query = ends_told_by(node, pool).where(
-            col(RunRow.rows_removed_at).is_(None), or_(*old), *over
-        )
-        ids: Any = query.with_only_columns(col(RunRow.run_id))
+        gone = select(NodeRow.name).where(col(NodeRow.removed_at).is_not(None))
+        of_nobody = or_(col(RunRow.node).is_(None), col(RunRow.node).in_(gone))
+        ours = or_(col(RunRow.node) == node, and_(col(RunRow.pool) == pool, of_nobody))
+        query = select(RunRow.run_id).where(
+            RunRow.state == RunState.ENDED, ours,
+            col(RunRow.rows_removed_at).is_(None), or_(*old), *over,
+        )  # fmt: skip
         with self._database.reading() as session:
-            return list(session.exec(ids.order_by("ended_at", "run_id").limit(limit)))
+            return list(session.exec(query.order_by("ended_at", "run_id").limit(limit)))
 
     def remove(self, run_ids: Sequence[str]) -> None:
         """Remove the course of these runs, unless one goes on again; the same twice is once."""

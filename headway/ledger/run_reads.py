@@ -1,24 +1,21 @@
 """What is read of runs: one, those of a node, those that wait, and how many there are."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from sqlalchemy import ColumnElement, and_, func, or_, true
+from sqlalchemy import and_, func, or_, true
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import RunUnknown
 from headway.estimate.usual import Lasted, kind_of
-from headway.ledger.columns import from_now
 from headway.ledger.database import Repository
 from headway.ledger.records import RunRecord
 from headway.ledger.run_rows import by_id, check_askable, chosen, run_record, run_row, runs_of
-from headway.ledger.tables import NodeRow, RunRow
+from headway.ledger.tables import RunRow
 from headway.model.engine import ENGINES
 from headway.model.run import GRANTED, ExitKind, RunState
 
-_SILENT_S = 60.0
-"""A node that was not heard of for so long tells Prefect nothing."""
 _NEWEST = col(RunRow.submitted_at).desc()
 
 
@@ -132,37 +129,30 @@ class RunReads(Repository):
         waiting = RunRow.state == RunState.WAITING, RunRow.pool == pool, RunRow.run_id > after
         return self._found(select(RunRow).where(*waiting).order_by("run_id").limit(limit))
 
-    def untold(self, node: str, pool: str, after: str, limit: int) -> list[RunRecord]:
-        """Ended runs whose end Prefect has not acknowledged, which *node* has to tell it.
+    def under_way(self, pool: str) -> list[RunRecord]:
+        """Runs of *pool* that a node, or its engine, has and that have not ended, by id."""
+        query = select(RunRow).where(RunRow.pool == pool, col(RunRow.state).in_(GRANTED))
+        return self._found(query.order_by("run_id"))
 
-        Those that ended on it, and those of its pool that nobody else tells: they ended in the
-        queue, or on a node that is silent, as a gang does whose leader's node is lost, or that
-        was taken out of the site.
+    def untold(self, pool: str, after: str, limit: int) -> list[RunRecord]:
+        """Ended runs of *pool* whose end Prefect has not acknowledged, by id.
 
         Args:
-            node: The node.
-            pool: Its work pool.
+            pool: The work pool.
             after: The *limit* of them that follow this id; empty for the first.
             limit: So many at most.
         """
         untold = col(RunRow.told_end_at).is_(None), RunRow.run_id > after
-        with self._database.reading() as session:
-            query = ends_told_by(node, pool, from_now(-timedelta(seconds=_SILENT_S))).where(*untold)
-            rows = session.exec(query.order_by("run_id").limit(limit))
-            return [run_record(row) for row in rows]
+        query = select(RunRow).where(RunRow.state == RunState.ENDED, RunRow.pool == pool, *untold)
+        return self._found(query.order_by("run_id").limit(limit))
 
-    def told_ends(
-        self, node: str, pool: str, before: datetime | None, limit: int
-    ) -> list[RunRecord]:
-        """The newest ends that Prefect has acknowledged, and that *node* answers for.
+    def told_ends(self, pool: str, before: datetime | None, limit: int) -> list[RunRecord]:
+        """The newest *limit* ends in *pool* that Prefect has acknowledged.
 
-        Args:
-            node: The node.
-            pool: Its work pool.
-            before: Those that ended earlier; None for the newest of all.
-            limit: So many at most.
+        Only of runs that ended earlier than *before*; None for the newest of all.
         """
-        query = ends_told_by(node, pool).where(col(RunRow.told_end_at).is_not(None))
+        query = select(RunRow).where(RunRow.state == RunState.ENDED, RunRow.pool == pool)
+        query = query.where(col(RunRow.told_end_at).is_not(None))
         if before is not None:
             query = query.where(col(RunRow.ended_at) < before)
         return self._found(query.order_by(col(RunRow.ended_at).desc()).limit(limit))
@@ -222,23 +212,3 @@ class RunReads(Repository):
             query = select(RunRow.state, func.count()).group_by(col(RunRow.state))
             found = dict(session.exec(query).all())
             return {state: found.get(state, 0) for state in RunState}
-
-
-def ends_told_by(
-    node: str, pool: str, silent_since: ColumnElement[datetime] | None = None
-) -> SelectOfScalar[RunRow]:
-    """Runs that ended on *node*, and those of its *pool* that ended where no node answers.
-
-    Args:
-        node: The node.
-        pool: Its work pool.
-        silent_since: A node that was not heard of since then does not answer; None for only those
-            that were taken out of the site.
-    """
-    gone: ColumnElement[bool] = col(NodeRow.removed_at).is_not(None)
-    if silent_since is not None:
-        gone = or_(gone, col(NodeRow.heartbeat_at) < silent_since)
-    names = select(NodeRow.name).where(gone)
-    of_nobody = or_(col(RunRow.node).is_(None), col(RunRow.node).in_(names))
-    ours = or_(col(RunRow.node) == node, and_(col(RunRow.pool) == pool, of_nobody))
-    return select(RunRow).where(RunRow.state == RunState.ENDED, ours)

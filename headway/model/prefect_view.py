@@ -3,12 +3,17 @@
 import enum
 from typing import NamedTuple
 
+AWAITING_HEADROOM = "AwaitingHeadroom"
+"""Name of the state of a run that waits, as headway writes it."""
+
 
 class PrefectView(enum.StrEnum):
     """What Prefect says about a run, as far as it matters here."""
 
     SCHEDULED = "scheduled"
-    """Some worker will claim it; of a run that has ended: its user wants it once more."""
+    """It is to start; of a run that has ended: its user wants it once more."""
+    AWAITING = "awaiting"
+    """The same as headway itself says of a run that waits: nobody's wish, whenever it comes."""
     ACTIVE = "active"
     """Pending or running: a flow process should be there."""
     PENDING = "pending"
@@ -30,8 +35,10 @@ class PrefectView(enum.StrEnum):
     """The server does not answer; nothing may be concluded."""
 
     @classmethod
-    def of(cls, state_type: str | None, for_s: float = 0.0) -> "PrefectView":
-        """What Prefect's type of a run's state, such as PENDING, means here after *for_s*."""
+    def of(cls, state_type: str | None, name: str | None = "", for_s: float = 0.0) -> "PrefectView":
+        """What a state of Prefect's means here after *for_s*, by its type, such as PENDING."""
+        if (state_type, name) == ("SCHEDULED", AWAITING_HEADROOM):
+            return cls.AWAITING
         if state_type == "PENDING" and for_s > _BEGINS_WITHIN_S:
             return cls.PENDING
         return _BY_STATE_TYPE.get(state_type or "", cls.UNKNOWN)

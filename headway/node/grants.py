@@ -1,33 +1,10 @@
 """What the scheduler has granted on this node, and what of it is to be started or stopped here."""
 
-from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Self
 
 from headway.errors import LeaseLost
 from headway.node.flowlock import live_flow
 from headway.site import Site
-
-
-@dataclass(frozen=True, slots=True)
-class ToStart:
-    """Runs that hold a lease here and have no flow process."""
-
-    granted: tuple[str, ...]
-    """Those that no flow process has taken up yet, oldest first."""
-    orphaned: tuple[str, ...]
-    """Those whose flow process has died."""
-
-    @property
-    def all(self) -> frozenset[str]:
-        """Both."""
-        return frozenset({*self.granted, *self.orphaned})
-
-    def without(self, others: Collection[str]) -> Self:
-        """Leave out *others*, such as runs that the worker is starting already."""
-        left = ([r for r in each if r not in others] for each in (self.granted, self.orphaned))
-        return type(self)(*map(tuple, left))
 
 
 class NodeGrants:
@@ -37,14 +14,14 @@ class NodeGrants:
         """Of *site*'s node."""
         self._site = site
 
-    def to_start(self) -> ToStart:
-        """Leave out a run whose flow process is leaving still: its end wakes the worker."""
+    def to_start(self) -> list[str]:
+        """Runs that hold a lease here which no flow process has taken up yet, oldest first.
+
+        Not one whose flow process is leaving still: its end wakes the worker.
+        """
         node, state_dir = self._site.settings.node, self._site.settings.state_dir
-        granted, orphaned = list[str](), list[str]()
-        for lease in self._site.ledger.leases.live(node):  # of a gang rank 0 has a flow here
-            if lease.gang_rank == 0 and live_flow(state_dir, lease.run_id) is None:
-                (orphaned if lease.start_by is None else granted).append(lease.run_id)
-        return ToStart(tuple(granted), tuple(orphaned))
+        claims = self._site.ledger.leases.unstarted(node)
+        return [each.run_id for each in claims if live_flow(state_dir, each.run_id) is None]
 
     def to_stop(self) -> list[str]:
         """Runs that the scheduler stops here for others, or to let them go on larger."""

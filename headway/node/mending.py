@@ -12,8 +12,7 @@ from headway.ledger.records import RunRecord
 from headway.model.attempt_record import Failures
 from headway.model.job_text import stop_grace_s
 from headway.model.lease import Fence, Lease
-from headway.model.prefect_view import PrefectView
-from headway.model.run import DELETED, Exit, ExitKind, Measurement, cancelled_by
+from headway.model.run import Exit, ExitKind, Measurement
 from headway.node.flowlock import live_flow
 from headway.node.stops import Stops
 from headway.policy.conclude import restarted
@@ -29,17 +28,6 @@ _ON_LEASES = frozenset({Action.RELEASE, Action.GIVE_BACK})
 
 
 @dataclass(frozen=True, slots=True)
-class PrefectRun:
-    """What Prefect says of one run."""
-
-    view: PrefectView
-    message: str = ""
-    """Of its state."""
-    state_id: str = ""
-    """Every change of its state has another one."""
-
-
-@dataclass(frozen=True, slots=True)
 class Case:
     """One run that the janitor looks after, as it was seen."""
 
@@ -48,7 +36,6 @@ class Case:
     """Its own on this node; of a waiting run, that of the attempt before."""
     container: str
     """Name of the container that the lease stands for, or the run's attempt."""
-    prefect: PrefectRun
     flow_starts: int = 0
     """Flow processes that were started for it lately."""
     failures: Failures = field(default_factory=Failures)
@@ -70,17 +57,6 @@ class Case:
         return self.run.fence(self.lease)
 
 
-@dataclass(frozen=True, slots=True)
-class Mending:
-    """A change of Prefect's state that is still to be made."""
-
-    run: RunRecord
-    """The ledger has it so, or the change must not be made."""
-    action: Action
-    prefect: PrefectRun
-    """Prefect says so, or the change must not be made."""
-
-
 def same(before: RunRecord, now: RunRecord) -> bool:
     """Whether what was decided about a run still holds, by what the ledger has of it *now*."""
     return _standing(before) == _standing(now)
@@ -91,7 +67,7 @@ def _standing(run: RunRecord) -> tuple[object, ...]:
 
 
 class Mender:
-    """Carries out instructions that do not concern Prefect's state."""
+    """Carries out instructions; to start a flow process is left to the worker."""
 
     def __init__(self, site: Site, on_stopped: Callable[[], None]) -> None:
         """On *site*'s node; *on_stopped* is called when a container has been stopped."""
@@ -114,7 +90,7 @@ class Mender:
             end_flow(self._site, case.run.run_id, signal.SIGKILL)
         elif action in _ON_LEASES:
             self._change_lease(action, case)
-        else:
+        elif action is not Action.START_FLOW:
             self._change_run(action, case)
         return True
 
@@ -125,37 +101,21 @@ class Mender:
             leases.give_back(case.fence)
         elif case.lease is not None:
             leases.release(case.lease.fence)
+        if case.run.exit is not None and case.run.exit.kind is ExitKind.OK:
+            forget_checkpoint(self._site.settings, run_id)  # its flow died before it did
 
     def _change_run(self, action: Action, case: Case) -> None:
         runs, run, fence = self._site.ledger.runs, case.run, case.fence
-        match action:
-            case Action.END_CANCELLED | Action.END_BROKEN | Action.END_INFRASTRUCTURE:
-                runs.finish(fence, _exit(action, case), Measurement())
-            case Action.REQUEUE:
-                then = f"the run goes back to the queue as attempt {run.attempt + 1}"
-                runs.requeue(fence, _then(case.vanished, then))
-            case Action.SUSPEND:
-                runs.suspend(fence, SUSPENDED)
-            case Action.RESUME:
-                runs.resume(run.run_id)
-            case Action.RETRY:
-                runs.retry(run.run_id, run.attempt)
-            case Action.NOTE_TOLD:
-                if run.exit is not None and run.exit.kind is ExitKind.OK:
-                    forget_checkpoint(self._site.settings, run.run_id)
-                runs.told(run.run_id, run.attempt)
-            case _:
-                raise ValueError(f"{action} is no change of a run in the ledger")
+        if action is Action.REQUEUE:
+            then = f"the run goes back to the queue as attempt {run.attempt + 1}"
+            runs.requeue(fence, _then(case.vanished, then))
+        else:
+            runs.finish(fence, _exit(case), Measurement())
 
     def stop(self, run: RunRecord, container: str) -> None:
         """Begin to stop a container of *run*, whose flow measures it then and removes it."""
         grace_s = stop_grace_s(run.job)
         self.stops.begin(container, partial(self._site.runtime.stop, container, grace_s))
-
-
-SUSPENDED = Exit(
-    ExitKind.PREEMPTED, None, "suspended by its user; it goes on from its checkpoint when resumed"
-)
 
 
 def end_flow(site: Site, run_id: str, how: signal.Signals = signal.SIGTERM) -> None:
@@ -172,23 +132,12 @@ def _stop_and_remove(site: Site, run: RunRecord, container: str) -> None:
         remove_container(site, container, run.run_id)
 
 
-def _exit(action: Action, case: Case) -> Exit:
-    """How a run ends that the janitor ends."""
-    prefect = case.prefect
-    if action is Action.END_BROKEN:
-        said = f" ({prefect.message[:200]})" if prefect.message else ""
-        return Exit(ExitKind.INFRASTRUCTURE, None, f"its flow broke{said}: see the run's log")
-    if action is Action.END_INFRASTRUCTURE:
-        if case.flow_starts >= MAX_FLOW_STARTS:
-            return _flows_died(case.flow_starts)
-        then = "it was tried as often as the job allows; `headway retry` tries it again"
-        return _then(case.vanished, then)
-    if prefect.view is PrefectView.MISSING:
-        return Exit(ExitKind.CANCELLED, None, DELETED)
-    if prefect.view is PrefectView.COMPLETED:
-        said = "somebody called it completed in Prefect before its program had ended"
-        return Exit(ExitKind.CANCELLED, None, said)
-    return Exit(ExitKind.CANCELLED, None, cancelled_by(prefect.message))
+def _exit(case: Case) -> Exit:
+    """How a run ends that the site failed too often."""
+    if case.flow_starts >= MAX_FLOW_STARTS:
+        return _flows_died(case.flow_starts)
+    then = "it was tried as often as the job allows; `headway retry` tries it again"
+    return _then(case.vanished, then)
 
 
 def _flows_died(starts: int) -> Exit:

@@ -377,7 +377,7 @@ class Attempt(NodeAttempt):
             newer = self.site.ledger.leases.of_run(self.run_id)
             if newer is None or newer.node != self.site.settings.node or newer.fence == self.fence:
                 self.site.cache.release(self.run_id)
-        self.site.ledger.leases.release(self.fence)
         exit_ = self.record.exit
         if exit_ is not None and exit_.kind is ExitKind.OK:
             forget_checkpoint(self.site.settings, self.run_id)
+        self.site.ledger.leases.release(self.fence)  # last: what is left has a lease

@@ -8,6 +8,7 @@ import gc
 import math
 import os
 import signal
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -26,7 +27,6 @@ from prefect.workers.base import (
     BaseWorkerResult,
 )
 
-from headway.clock import NowAndThen
 from headway.errors import HeadwayError
 from headway.ledger.calls import scheduler_of
 from headway.ledger.database import Connections
@@ -41,12 +41,12 @@ from headway.node.prune import complete_removals, tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
 from headway.node.storing import store_ended
 from headway.policy.claims import START_LIMIT_S
-from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
-from headway.prefect.client import FLOW
+from headway.policy.reconcile import FLOW_STARTS_WITHIN_S, Action
+from headway.prefect.client import FLOW, RANK
 from headway.site import current_site
 from headway.this_node import heartbeat, join_site
 from headway.worker.flow_process import flow_environment, have_fork_server
-from headway.worker.housekeeping import adopt_settings, mend
+from headway.worker.housekeeping import adopt_settings
 from headway.worker.old_runs import delete_expired_runs
 from headway.worker.pool import PrefectPool
 from headway.worker.starts import Starts
@@ -131,7 +131,6 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._sampling = anyio.Lock()
         self._call_thread = anyio.CapacityLimiter(1)
         clock = self._site.clock
-        self._whole_round = NowAndThen(clock, _JANITOR_EVERY_S)
         for body, without, every_s, wake in (
             (self._heartbeat, "no heartbeat", _HEARTBEAT_EVERY_S, None),
             (self._beat, "the supervisor is not looked after", _HEARTBEAT_EVERY_S, None),
@@ -175,24 +174,26 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         in_thread = anyio.to_thread.run_sync
         for run_id in await in_thread(self._grants.to_stop):
             await in_thread(self._janitor.stop_container, run_id)
-        not_now = self._starts.held | self._starts.resting
-        here = (await in_thread(self._grants.to_start)).without(not_now)
+        granted = await in_thread(self._grants.to_start)
         called, self._flows = self._flows, {}
-        flows = {run_id: flow for run_id, flow in called.items() if run_id not in not_now}
-        if (not here.all and not flows) or not await self._pool.is_reachable():
-            return  # a flow process would ask Prefect in vain
-        # Whose flow process has died begins again once the janitor has said so to Prefect.
-        again = await self._pool.scheduled(here.orphaned)
-        names = await self._pool.flow_names(again.values())
-        flows |= {run_id: names.get(run.flow_id, "") for run_id, run in again.items()}
-        for run_id, flow in (flows | dict.fromkeys(here.granted, FLOW)).items():
-            self._starts.begin(run_id)
-            self._tasks.start_soon(self._run_flow, run_id, flow)
+        await self._begin(called | dict.fromkeys(granted, FLOW))
 
-    async def _run_flow(self, run_id: str, flow: str) -> None:
+    async def _begin(self, flows: Mapping[str, str], *, again: bool = False) -> None:
+        """Start the flow of each run, unless it is being started or rests; *again*: see there."""
+        not_now = self._starts.held | self._starts.resting
+        begun = [run_id for run_id in flows if run_id not in not_now]
+        if not begun or not await self._pool.is_reachable():
+            return  # a flow process would ask Prefect in vain
+        for run_id in begun:
+            self._starts.begin(run_id)
+            self._tasks.start_soon(partial(self._run_flow, run_id, flows[run_id], again=again))
+
+    async def _run_flow(self, run_id: str, flow: str, *, again: bool) -> None:
         """Start the flow process, and wait for its end; then look at the run and the queue again.
 
-        What it raised would end the worker.
+        What it raised would end the worker. If this process was started *again*, in the place of
+        one that had died, the next one rests first: where each breaks at once, as with half a
+        Prefect server, too many would end the run.
         """
         in_thread = anyio.to_thread.run_sync
         try:
@@ -208,15 +209,15 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         except Exception as error:  # noqa: BLE001 - one run of many: the worker goes on
             log.warning("run %s was not started: %s", run_id, error)
         finally:
-            await self._over(run_id)
+            await self._over(run_id, again=again)
 
-    async def _over(self, run_id: str) -> None:
+    async def _over(self, run_id: str, *, again: bool) -> None:
         untaken = False
         try:
             untaken = await anyio.to_thread.run_sync(self._grants.give_back, run_id)
         except HeadwayError as error:
             log.warning("the lease of run %s ends with its deadline: %s", run_id, error)
-        self._starts.over(run_id, well=not untaken)
+        self._starts.over(run_id, well=not untaken and not again)
         self._housework.set()
         self._news.set()
 
@@ -290,17 +291,14 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             self._wake.set()
 
     async def _mend(self) -> None:
+        in_thread = anyio.to_thread.run_sync
         called, self._called = self._called, set()
-        whole = self._whole_round.is_due()  # else it was woken for something
-        changed = await mend(
-            self._site,
-            self._janitor,
-            self._pool,
-            called,
-            whole=whole,
-            starting=lambda: self._starts.held,
-        )
-        if changed or not self._mended:
+        runs = await in_thread(self._janitor.unsettled, called)
+        done = await in_thread(self._janitor.round, runs, self._starts.held)
+        again = [each.run for each in done if each.action is Action.START_FLOW]
+        flows = {run.run_id: FLOW if run.gang_id is None else RANK for run in again}
+        await self._begin(flows, again=True)
+        if len(done) > len(again) or not self._mended:
             self._mended = True
             self._news.set()
             self._wake.set()

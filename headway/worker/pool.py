@@ -18,10 +18,10 @@ from prefect.states import Failed, Pending
 
 from headway.clock import SystemClock
 from headway.model.prefect_view import PrefectView
-from headway.node.mending import PrefectRun
 from headway.prefect.client import DEPLOYMENTS, FLOW
 from headway.prefect.unreadable import REFUSED
 from headway.scheduler.limits import Gates
+from headway.scheduler.reconciler import PrefectRun
 from headway.worker.flow_runs import FlowRunReader
 from headway.worker.states import view_of
 
@@ -30,7 +30,6 @@ log = get_logger("worker.gpu-node")
 PAGE = 200
 SHORT_PAGE = 10
 """Enough for what is new since a moment ago."""
-IDS_A_QUESTION = 100
 _SCHEDULED = {"state": {"type": {"any_": [StateType.SCHEDULED]}}}
 _CONNECT_S = 2.0
 _PORTS = {"https": 443}
@@ -167,15 +166,11 @@ class PrefectPool:
         return self._flow_names
 
     async def views(self, run_ids: Sequence[str]) -> dict[str, PrefectRun]:
-        """What Prefect says of each run; a run that is missing in the answer was deleted."""
-        found: dict[str, PrefectRun] = {}
-        for start in range(0, len(run_ids), IDS_A_QUESTION):
-            page = await self._reader.these(run_ids[start : start + IDS_A_QUESTION])
-            now = SystemClock().now()
-            found |= {str(run.id): _view(run, now) for run in page.runs}
-            for run_id, state_type in page.unreadable.items():
-                found[run_id] = PrefectRun(PrefectView.of(state_type))
-        return found
+        """What Prefect says of at most `PAGE` runs; one that is missing then was deleted."""
+        page, now = await self._reader.these(run_ids), SystemClock().now()
+        found = {str(run.id): _view(run, now) for run in page.runs}
+        unreadable = page.unreadable.items()
+        return found | {run_id: PrefectRun(PrefectView.of(said)) for run_id, said in unreadable}
 
     async def note_granted(self, run_id: str) -> None:
         """Make Scheduled Pending; nothing of a run that has moved on, as Prefect itself sees to."""

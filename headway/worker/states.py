@@ -6,10 +6,10 @@ from typing import Any
 from prefect.client.schemas.objects import State, StateDetails, StateType
 from prefect.states import Cancelled, Completed, Failed, Running, Scheduled
 
-from headway.model.prefect_view import PrefectView
+from headway.model.prefect_view import AWAITING_HEADROOM, PrefectView
 from headway.model.run import Exit, ExitKind
-from headway.node.mending import SUSPENDED, Mending
-from headway.policy.reconcile import Action
+from headway.policy.agree import Change
+from headway.scheduler.reconciler import SUSPENDED, Mending
 
 _SOON = timedelta(seconds=2)
 
@@ -25,32 +25,31 @@ def ended(exit_: Exit) -> State[Any]:
     return Failed(message=exit_.message)
 
 
-def scheduled(name: str, message: str, now: datetime, due: datetime | None = None) -> State[Any]:
-    """A state with which a worker may start the run, once it is *due* or else very soon."""
-    return Scheduled(scheduled_time=due or now + _SOON, name=name, message=message)
+def awaiting(message: str, now: datetime, due: datetime | None = None) -> State[Any]:
+    """The state of a run that waits, and may start once it is *due* or else very soon."""
+    return Scheduled(scheduled_time=due or now + _SOON, name=AWAITING_HEADROOM, message=message)
 
 
 def view_of(state: State[Any] | None, now: datetime) -> PrefectView:
-    """What a run's *state* means to the janitor *now*."""
+    """What a run's *state* means *now*."""
     if state is None:
         return PrefectView.UNKNOWN
-    view = PrefectView.of(state.type, (now - state.timestamp).total_seconds())
+    view = PrefectView.of(state.type, state.name, (now - state.timestamp).total_seconds())
     # A pause that has an end is Prefect's own: it would make the run fail.
     endless = state.state_details.pause_timeout is None
     return PrefectView.SUSPENDED if view is PrefectView.PAUSED and endless else view
 
 
 def mended(mending: Mending, now: datetime) -> State[Any]:
-    """What the janitor leaves to be written."""
-    match mending.action:
-        case Action.RESCHEDULE:
-            why = "its flow process is gone; another one takes it up"
-            return scheduled("AwaitingRetry", why, now)
-        case Action.SET_RUNNING:
-            return Running(message="its flow process goes on")
-        case Action.REFUSE_SUSPENSION:
+    """What is left to be written of a run."""
+    match mending.change:
+        case Change.RESCHEDULE:
+            return awaiting("it waits for its place", now)
+        case Change.SET_RUNNING:
+            return Running(message="it goes on")
+        case Change.REFUSE_SUSPENSION:
             return Running(message=_NOT_SUSPENDED)
-        case Action.SET_SUSPENDED:
+        case Change.SET_SUSPENDED:
             return suspended(SUSPENDED.message)
         case _:
             return Cancelled() if mending.run.exit is None else ended(mending.run.exit)

@@ -9,7 +9,7 @@ from headway.errors import InvalidInput, LeaseLost
 from headway.ledger import Ledger
 from headway.ledger.errors import IllegalTransition
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
-from headway.ledger.tables import AttemptRow
+from headway.ledger.tables import AttemptRow, NodeRow
 from headway.model.attempt_record import Failures, ProgressSnapshot
 from headway.model.lease import Demand, Fence, Lease, Wait
 from headway.model.progress import ProgressPoint
@@ -278,32 +278,34 @@ def test_only_an_ended_run_that_can_wait_is_tried_again(ledger: Ledger) -> None:
 
 def test_an_end_is_kept_until_prefect_was_told(ledger: Ledger) -> None:
     ended_run(ledger)
-    assert [run.run_id for run in ledger.runs.untold("node-a", "gpu", "", 10)] == ["a"]
-    assert ledger.runs.untold("node-a", "gpu", "a", 10) == []
-    assert ledger.runs.untold("node-b", "gpu", "", 10) == []
+    assert [run.run_id for run in ledger.runs.untold("gpu", "", 10)] == ["a"]
+    assert ledger.runs.untold("gpu", "a", 10) == []
+    assert ledger.runs.untold("another pool", "", 10) == []
     assert not ledger.runs.told("a", 2)
     assert ledger.runs.told("a", 1)
     told_at = ledger.runs.get("a").told_end_at
     assert ledger.runs.told("a", 1)
     assert ledger.runs.get("a").told_end_at == told_at is not None
-    assert ledger.runs.untold("node-a", "gpu", "", 10) == []
-    (found,) = ledger.runs.told_ends("node-a", "gpu", None, 10)
+    assert ledger.runs.untold("gpu", "", 10) == []
+    (found,) = ledger.runs.told_ends("gpu", None, 10)
     assert found.run_id == "a"
-    assert ledger.runs.told_ends("node-a", "gpu", found.ended_at, 10) == []
-    assert ledger.runs.told_ends("node-b", "gpu", None, 10) == []
+    assert ledger.runs.told_ends("gpu", found.ended_at, 10) == []
+    assert ledger.runs.told_ends("another pool", None, 10) == []
     release(ledger, "a")
     ledger.runs.retry("a", 1)
     assert not ledger.runs.told("a", 1)
 
 
-def test_what_ended_in_the_queue_or_on_a_removed_node_is_told_by_any(ledger: Ledger) -> None:
+def test_what_a_node_cleans_up_is_told_from_what_nobody_does(ledger: Ledger) -> None:
     ended_run(ledger)
-    ledger.nodes.remove("node-a")
     enqueue(ledger, "b")
     ledger.runs.finish(fence_of(ledger, "b"), Exit(ExitKind.CANCELLED, None, "c"), Measurement())
-    assert [run.run_id for run in ledger.runs.untold("node-b", "gpu", "", 10)] == ["a", "b"]
-    assert [run.run_id for run in ledger.runs.untold("node-b", "gpu", "", 1)] == ["a"]
-    assert ledger.runs.untold("node-b", "another pool", "", 10) == []
+    assert [run.run_id for run in ledger.runs.untold("gpu", "", 10)] == ["a", "b"]
+    assert [run.run_id for run in ledger.runs.untold("gpu", "", 1)] == ["a"]
+    assert ledger.leases.held(["a", "b"]) == {"a"}
+    with ledger._database.transaction() as session:
+        session.get_one(NodeRow, "node-a").heartbeat_at -= timedelta(minutes=2)
+    assert ledger.leases.held(["a", "b"]) == set()
 
 
 # --- suspended, and resumed ---

@@ -13,7 +13,8 @@ from headway.model.job import TrainingJob
 from headway.model.lease import Demand
 from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind, RunState
-from headway.node.janitor import Janitor, PrefectRun
+from headway.node.janitor import Janitor
+from headway.scheduler.reconciler import PrefectRun, Reconciler
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import heartbeat, join_site, read_node
@@ -95,7 +96,9 @@ def test_a_cut_column_of_a_run_that_runs_stops_no_pass_and_no_janitor(
     janitor = Janitor(site)
     # Its flow is dead and the user has cancelled it: all that it holds comes back.
     seen = {BAD: PrefectRun(PrefectView.CANCELLING), GOOD: PrefectRun(PrefectView.SCHEDULED)}
-    janitor.round(janitor.unsettled(), seen, frozenset({GOOD}))
+    reconciler = Reconciler(site)
+    reconciler.round(reconciler.unsettled(), seen)
+    janitor.round(janitor.unsettled(), frozenset({GOOD}))
     assert site.ledger.leases.of_run(BAD) is None
     assert site.ledger.runs.get(BAD).state is RunState.ENDED
 

@@ -135,7 +135,7 @@ def test_a_lease_on_a_node_that_is_gone_goes_as_doctor_says(site: Site) -> None:
     server = Prefect({RUN: "COMPLETED", OTHER: "SCHEDULED"})
     (found,) = (each for each in examine(site, server).broken if each.kind is Kind.LEASE)
     assert "`headway node remove`, given again" in found.mends
-    remove_node(site, server, "here")
+    remove_node(site, "here")
     assert site.ledger.leases.live("here") == []
 
 

@@ -233,7 +233,7 @@ def test_the_janitor_says_once_what_is_amiss_with_the_network(
     with caplog.at_level(logging.WARNING, "headway.node.janitor"):
         for why in ("iptables is not installed", "iptables is not installed", "", "gone again"):
             machine.unguarded = why
-            janitor.round([], {}, frozenset())
+            janitor.round([], frozenset())
             (here,) = (each for each in site.ledger.nodes.all() if each.node.name == "head")
             uses.append(here.node.ports.use)
     assert uses == [PortUse.NONE, PortUse.NONE, PortUse.PUBLISHED, PortUse.NONE]

@@ -14,11 +14,10 @@ import pytest
 from headway.clock import SystemClock
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
-from headway.model.prefect_view import PrefectView
 from headway.model.run import RESTARTED, Exit, ExitKind, Measurement, RunState
 from headway.node.flowlock import hold_flow
 from headway.node.frozen import FROZEN_S
-from headway.node.janitor import Janitor, PrefectRun
+from headway.node.janitor import Janitor
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S, MAX_FLOW_STARTS
 from headway.settings import Settings
 from headway.site import Site
@@ -51,8 +50,7 @@ def admit(site: Site) -> Lease:
 
 def mend(site: Site) -> None:
     janitor = Janitor(site)
-    seen = {RUN: PrefectRun(PrefectView.SCHEDULED)}
-    janitor.round(janitor.unsettled(), seen, frozenset())
+    janitor.round(janitor.unsettled(), frozenset())
 
 
 def test_a_run_that_cannot_be_read_keeps_no_other_from_letting_go_of_its_lease(site: Site) -> None:
@@ -174,10 +172,10 @@ def test_a_container_that_came_since_the_runs_were_read_stays(site: Site) -> Non
     (held,) = site.ledger.leases.untaken(RUN)
     site.ledger.leases.take(held.lease_id, RUN, 1, RANK)
     name = create_container(site, RANK)
-    janitor.round(runs, {}, frozenset())
+    janitor.round(runs, frozenset())
     assert site.runtime.inspect(name) is not None
     release(site.ledger, RANK)
-    janitor.round(runs, {}, frozenset())
+    janitor.round(runs, frozenset())
     assert site.runtime.inspect(name) is None
 
 
@@ -194,7 +192,7 @@ def test_a_run_whose_flow_processes_never_take_it_up_ends_with_the_reason(site: 
         admit(site)
         assert site.ledger.flow_starts.note(RUN, FLOW_STARTS_WITHIN_S, 180.0) == start
         janitor = Janitor(site)
-        janitor.round(janitor.unsettled(), {RUN: PrefectRun(PrefectView.CRASHED)}, frozenset())
+        janitor.round(janitor.unsettled(), frozenset())
         assert site.ledger.leases.live() == []
     ended = site.ledger.runs.get(RUN).exit
     assert ended is not None
@@ -241,7 +239,7 @@ def test_a_flow_process_that_is_frozen_later_is_killed_after_a_minute(site: Site
     janitor = Janitor(site)
 
     def round_() -> None:
-        janitor.round(janitor.unsettled(), {RUN: PrefectRun(PrefectView.ACTIVE)}, frozenset())
+        janitor.round(janitor.unsettled(), frozenset())
 
     with flow_process(site) as process:
         for _ in range(2):
@@ -270,8 +268,7 @@ def test_a_claim_past_its_deadline_goes_back_whatever_the_worker_believes(
     for limit_s, state in ((600.0, RunState.CLAIMED), (-1.0, RunState.WAITING)):
         lease = grant_in_term(site.ledger, RUN, "here", DEMAND, start_limit_s=limit_s)
         janitor = Janitor(site)
-        active = {RUN: PrefectRun(PrefectView.ACTIVE)}
-        janitor.round(janitor.unsettled(), active, frozenset(starting))
+        janitor.round(janitor.unsettled(), frozenset(starting))
         assert site.ledger.runs.get(RUN).state is state
         assert (site.ledger.leases.of_run(RUN) is None) == (state is RunState.WAITING)
         if state is RunState.CLAIMED:
@@ -285,6 +282,5 @@ def test_what_ended_before_it_was_taken_up_keeps_no_lease(site: Site) -> None:
         lease.fence, Exit(ExitKind.CANCELLED, None, "by its user"), Measurement()
     )
     janitor = Janitor(site)
-    cancelled = {RUN: PrefectRun(PrefectView.CANCELLED)}
-    janitor.round(janitor.unsettled(), cancelled, frozenset({RUN}))
+    janitor.round(janitor.unsettled(), frozenset({RUN}))
     assert site.ledger.leases.of_run(RUN) is None

@@ -1,4 +1,4 @@
-"""What users ask of a run through Prefect, done by the janitor on a real ledger.
+"""What users ask of a run through Prefect, done on a real ledger by scheduler and janitor.
 
 Whether or not a flow process is there, and whatever Prefect said before.
 """
@@ -6,6 +6,7 @@ Whether or not a flow process is there, and whatever Prefect said before.
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,14 @@ from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.prefect_view import PrefectView
 from headway.model.run import Exit, ExitKind, Measurement, RunState
-from headway.node import janitor as janitor_module
 from headway.node.flowlock import hold_flow
 from headway.node.janitor import Janitor
-from headway.node.mending import Mending, PrefectRun
-from headway.node.told_ends import PAGE_EVERY_S
-from headway.policy.reconcile import Action, Situation
+from headway.policy.agree import ON_PREFECT, Change, Said
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import ContainerState
-from headway.scheduler.queue_janitor import QueueJanitor
+from headway.scheduler import reconciler as reconciler_module
+from headway.scheduler.reconciler import Mending, PrefectRun, Reconciler
+from headway.scheduler.told_ends import PAGE_EVERY_S
 from headway.settings import Settings
 from headway.site import Site
 from headway.testing.clock import FakeClock
@@ -48,7 +48,8 @@ JOB = TrainingJob(name="job", image="image:1", command=["true"], stop_grace="20s
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setattr(reconciler_module, "_TELLS_ITSELF", timedelta(0))
     site = Site(Settings(home=with_ledger(tmp_path), runtime="process", node="here"), SystemClock())
     join_site(site)
     enqueue(site, RUN, JOB)
@@ -73,17 +74,16 @@ def test_an_acknowledged_end_that_was_overwritten_is_told_again_though_nobody_he
     site.ledger.runs.finish(fence_of(site.ledger, RUN), Exit(ExitKind.OK, 0, "done"), Measurement())
     site.ledger.runs.told(RUN, 1)
     clock = site.clock = FakeClock()
-    janitor = QueueJanitor(site)
+    reconciler = Reconciler(site)
 
-    def found() -> list[Action]:
-        runs = janitor.unsettled()
-        said = {RUN: PrefectRun(view)}
-        return [each.action for each in janitor.round(runs, said, frozenset())]
+    def found() -> list[Change]:
+        runs = reconciler.unsettled()
+        return [each.change for each in reconciler.round(runs, {RUN: PrefectRun(view)})]
 
-    assert found() == [Action.SET_FINAL]
+    assert found() == [Change.SET_FINAL]
     assert found() == []  # it is asked about once a minute, no more
     clock.sleep(PAGE_EVERY_S)
-    assert found() == [Action.SET_FINAL]
+    assert found() == [Change.SET_FINAL]
 
 
 STUBBORN = ("python3", "-c", "import signal, time; signal.signal(15, lambda *_: 0); time.sleep(60)")
@@ -95,13 +95,12 @@ def is_running(site: Site, run_id: str) -> bool:
 
 
 def look(site: Site, janitor: Janitor, view: PrefectView, *called: str) -> list[Mending]:
-    """A round on the node, then one of the queue about the others."""
-    said, done, seen = PrefectRun(view, state_id="seen"), list[Mending](), set[str]()
-    for each in (janitor, QueueJanitor(site)):
-        runs = [run for run in each.unsettled(called) if run.run_id not in seen]
-        seen |= {run.run_id for run in runs}
-        done += each.round(runs, dict.fromkeys(seen, said), frozenset())
-    return done
+    """What the scheduler does, to which Prefect says *view* of all runs; then the node."""
+    reconciler, said = Reconciler(site), PrefectRun(view, state_id="seen")
+    runs = reconciler.unsettled(called)
+    done = reconciler.round(runs, {run.run_id: said for run in runs})
+    janitor.round(janitor.unsettled(called), frozenset())
+    return [each for each in done if each.change in ON_PREFECT]
 
 
 @pytest.mark.parametrize("alive", [True, False])
@@ -129,10 +128,11 @@ def test_a_cancel_is_in_the_ledger_at_once_and_no_grace_time_holds_up_others(
     for name in (RUN, OTHER):
         site.runtime.stop(f"headway-{name}-1", 0.0)
     janitor.wait_for_stops()
-    told = look(site, janitor, PrefectView.CANCELLING)
+    assert look(site, janitor, PrefectView.CANCELLING) == []
     assert site.ledger.leases.of_run(RUN) is None
     assert site.runtime.containers() == []
-    assert {each.action for each in told} == {Action.SET_FINAL}
+    told = look(site, janitor, PrefectView.CANCELLING)
+    assert {each.change for each in told} == {Change.SET_FINAL}
     assert look(site, janitor, PrefectView.CANCELLED) == []
     assert site.ledger.runs.get(RUN).told_end_at is not None
 
@@ -162,7 +162,7 @@ def test_a_cancel_needs_no_prefect_server(site: Site, held: str) -> None:
     assert site.ledger.leases.of_run(RUN) is None
     assert site.runtime.containers() == []
     (mending,) = look(site, janitor, PrefectView.SCHEDULED)
-    assert mending.action is Action.SET_FINAL
+    assert mending.change is Change.SET_FINAL
     with cut_off(site) as env:
         again = within_this_process(("cancel", "job"), env)
     assert "it had ended before, nothing was cancelled" in again.stdout
@@ -202,18 +202,25 @@ def test_a_cancel_that_a_grant_comes_before_is_tried_again(
     site.runtime.stop(f"headway-{RUN}-1", 0.0)
 
 
-def test_an_end_is_told_until_prefect_was_seen_to_say_it(site: Site) -> None:
-    site.ledger.runs.finish(fence_of(site.ledger, RUN), Exit(ExitKind.OK, 0, ""), Measurement())
+def test_an_end_whose_flow_was_killed_is_told_until_prefect_was_seen_to_say_so(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = grant_in_term(site.ledger, RUN, "here", DEMAND)
+    site.ledger.runs.finish(lease.fence, Exit(ExitKind.OK, 0, "done"), Measurement())
     checkpoint = site.settings.runs_dir / RUN / "checkpoint"
     checkpoint.mkdir(parents=True)
     janitor = Janitor(site)
+    assert look(site, janitor, PrefectView.CRASHED) == []  # its node cleans up first
+    assert site.ledger.leases.of_run(RUN) is None
+    assert not checkpoint.exists()
+    monkeypatch.setattr(reconciler_module, "_TELLS_ITSELF", timedelta(minutes=10))
+    assert look(site, janitor, PrefectView.CRASHED) == []  # a flow process would do it itself
+    monkeypatch.setattr(reconciler_module, "_TELLS_ITSELF", timedelta(0))
     for _ in range(2):  # the first write may have been lost
         (mending,) = look(site, janitor, PrefectView.CRASHED)
-        assert (mending.action, mending.run.run_id) == (Action.SET_FINAL, RUN)
-        assert checkpoint.exists()
+        assert (mending.change, mending.run.run_id) == (Change.SET_FINAL, RUN)
     look(site, janitor, PrefectView.COMPLETED)
     assert site.ledger.runs.get(RUN).told_end_at is not None
-    assert not checkpoint.exists()  # its flow was killed before it could remove it
 
 
 def test_a_retry_is_one_attempt_however_often_it_is_seen(site: Site) -> None:
@@ -224,10 +231,8 @@ def test_a_retry_is_one_attempt_however_often_it_is_seen(site: Site) -> None:
     janitor = Janitor(site)
     look(site, janitor, PrefectView.FAILED)
     seen = site.ledger.runs.get(RUN)
-    others = [Janitor(site), Janitor(site)]
-    prefect = {RUN: PrefectRun(PrefectView.SCHEDULED)}
-    for each in others:
-        each.round([seen], prefect, frozenset())
+    for each in (Reconciler(site), Reconciler(site)):
+        each.round([seen], {RUN: PrefectRun(PrefectView.SCHEDULED)})
     run = site.ledger.runs.get(RUN)
     assert (run.state, run.attempt, run.told_end_at) == (RunState.WAITING, 2, None)
     assert checkpoint.exists()
@@ -237,7 +242,7 @@ def test_a_suspended_run_is_left_out_until_it_is_resumed(site: Site) -> None:
     name = begin(site)
     janitor = Janitor(site)
     (told,) = look(site, janitor, PrefectView.PAUSED)
-    assert told.action is Action.SET_SUSPENDED
+    assert told.change is Change.SET_SUSPENDED
     site.runtime.stop(name, 0.0)
     janitor.wait_for_stops()
     look(site, janitor, PrefectView.SUSPENDED)
@@ -271,10 +276,9 @@ def test_what_another_node_has_is_left_alone_though_its_old_container_is_here(si
     there = grant_in_term(site.ledger, RUN, "there", DEMAND)
     site.ledger.runs.begin(there.fence, container="c", runtime="process", ttl_s=60.0)
     begun = site.ledger.leases.of_run(RUN)
-    for view in (PrefectView.ACTIVE, PrefectView.CANCELLING):
-        look(site, Janitor(site), view, RUN)
-        run = site.ledger.runs.get(RUN)
-        assert (run.state, run.attempt, run.node) == (RunState.RUNNING, 2, "there")
+    look(site, Janitor(site), PrefectView.ACTIVE, RUN)
+    run = site.ledger.runs.get(RUN)
+    assert (run.state, run.attempt, run.node) == (RunState.RUNNING, 2, "there")
     assert site.ledger.leases.of_run(RUN) == begun
     assert site.runtime.inspect(name) is None
 
@@ -283,27 +287,23 @@ def test_nothing_is_decided_about_a_run_that_moved_on_since_it_was_read(site: Si
     janitor = Janitor(site)
     runs = janitor.unsettled()
     begin(site)
-    done = janitor.round(
-        runs, {RUN: PrefectRun(PrefectView.ACTIVE)},
-        frozenset(),
-    )  # fmt: skip
-    assert done == []
+    assert janitor.round(runs, frozenset()) == []
     assert site.ledger.runs.get(RUN).state is RunState.RUNNING
 
 
-def test_a_run_that_breaks_the_janitor_stops_no_other(
+def test_a_run_that_breaks_the_reconciler_stops_no_other(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enqueue(site, OTHER, JOB)
-    decided: list[Situation] = []
+    decided: list[Said] = []
 
-    def decide(seen: Situation) -> tuple[Action, ...]:
-        decided.append(seen)
+    def decide(said: Said) -> tuple[Change, ...]:
+        decided.append(said)
         if len(decided) == 1:
             raise ValueError("what nobody foresaw")
-        return (Action.END_CANCELLED,)
+        return (Change.END_CANCELLED,)
 
-    monkeypatch.setattr(janitor_module, "reconcile", decide)
+    monkeypatch.setattr(reconciler_module, "agree", decide)
     look(site, Janitor(site), PrefectView.CANCELLED)
     states = [site.ledger.runs.get(run_id).state for run_id in (RUN, OTHER)]
     assert sorted(states) == [RunState.ENDED, RunState.WAITING]

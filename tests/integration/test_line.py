@@ -32,7 +32,7 @@ from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
 from headway.model.trace import Trace
 from headway.model.turn import VirtualClock
 from headway.node.flowlock import hold_flow
-from headway.node.grants import NodeGrants, ToStart
+from headway.node.grants import NodeGrants
 from headway.policy.plan import Start
 from headway.run.here import NodeAttempt
 from headway.scheduler.intake import Offer, Taken
@@ -366,8 +366,8 @@ def test_a_run_whose_last_process_is_still_leaving_is_not_started(sites) -> None
     line.take_in([again])
     with hold_flow(sites["here"].settings.state_dir, again.run_id):
         assert line.run_pass().granted == (again.run_id,)
-        assert NodeGrants(sites["here"]).to_start() == ToStart((), ())
-    assert NodeGrants(sites["here"]).to_start() == ToStart((again.run_id,), ())
+        assert NodeGrants(sites["here"]).to_start() == []
+    assert NodeGrants(sites["here"]).to_start() == [again.run_id]
 
 
 def test_a_run_is_granted_what_the_ledger_says_it_needs_now(sites) -> None:
@@ -395,11 +395,9 @@ def test_the_leader_grants_on_all_nodes_and_the_others_nothing(sites) -> None:
     assert sorted(lease.node for lease in leases) == sorted(NODES)
     for name, site in sites.items():
         (mine,) = [lease.run_id for lease in leases if lease.node == name]
-        assert NodeGrants(site).to_start() == ToStart((mine,), ())
+        assert NodeGrants(site).to_start() == [mine]
         site.ledger.leases.take_up(site.ledger.leases.of_run(mine).fence)
-        assert NodeGrants(site).to_start() == ToStart((), (mine,))  # its flow process has died
-        with hold_flow(site.settings.state_dir, mine):
-            assert NodeGrants(site).to_start() == ToStart((), ())
+        assert NodeGrants(site).to_start() == []
 
 
 def test_a_leader_whose_term_is_over_writes_nothing(sites) -> None:

@@ -35,7 +35,7 @@ from headway.run.rendezvous import (
     why_leave,
 )
 from headway.runtime.port import ContainerState, ContainerStatus
-from headway.scheduler.queue_janitor import QueueJanitor
+from headway.scheduler.reconciler import Reconciler
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
@@ -183,10 +183,10 @@ def test_a_gang_whose_leader_is_lost_starts_anew_without_a_person(
     ttl_s = site.settings.lease_ttl_s
     margin_s = GuardTimes(ttl_s).margin_s
     unheard(site, "head", renewed_s=ttl_s + margin_s - 20)
-    QueueJanitor(other).round([], {}, frozenset())
+    Reconciler(other).round([], {})
     assert site.ledger.runs.get(GANG).state is RunState.RUNNING
     unheard(site, "head", renewed_s=ttl_s + margin_s + 1)
-    QueueJanitor(other).round([], {}, frozenset())
+    Reconciler(other).round([], {})
     gang = site.ledger.runs.get(GANG)
     assert (gang.state, gang.attempt) == (RunState.WAITING, 2)
     assert "node head, where rank 0 ran, is lost" in gang.reason
@@ -197,7 +197,7 @@ def test_a_gang_whose_leader_is_lost_starts_anew_without_a_person(
     assert left.kind is ExitKind.CANCELLED
     with pytest.raises(LeaseLost):
         attempt.end(FAILED)
-    QueueJanitor(other).round([], {}, frozenset())
+    Reconciler(other).round([], {})
     assert site.ledger.runs.get(GANG).attempt == 2
     assert rank.run_id == RANK
 
@@ -211,10 +211,10 @@ def test_a_gang_whose_leader_is_lost_and_has_no_retry_left_ends_and_others_say_s
     other = Site(site.settings.model_copy(update={"node": "two"}), SystemClock())
     margin_s = GuardTimes(site.settings.lease_ttl_s).margin_s
     unheard(site, "head", renewed_s=site.settings.lease_ttl_s + margin_s + 1)
-    untold = site.ledger.runs.untold("two", site.settings.pool, "", 10)
+    untold = site.ledger.runs.untold(site.settings.pool, "", 10)
     assert untold == []
     assert site.ledger.gang_asks.ask(attempt.fence, "a", 1, "true")
-    QueueJanitor(other).round([], {}, frozenset())
+    Reconciler(other).round([], {})
     assert site.ledger.gang_asks.of(GANG, 1) == []
     gang = site.ledger.runs.get(GANG)
     assert gang.state is RunState.ENDED
@@ -222,7 +222,7 @@ def test_a_gang_whose_leader_is_lost_and_has_no_retry_left_ends_and_others_say_s
     assert gang.exit.kind is ExitKind.INFRASTRUCTURE
     assert "start anew" not in gang.exit.message
     assert [lease.run_id for lease in site.ledger.leases.live()] == [RANK]
-    untold = site.ledger.runs.untold("two", site.settings.pool, "", 10)
+    untold = site.ledger.runs.untold(site.settings.pool, "", 10)
     assert [each.run_id for each in untold] == [GANG]
 
 
@@ -232,7 +232,7 @@ def test_a_run_on_one_lost_node_waits_for_an_operator(site: Site) -> None:
     assert isinstance(lease, Lease)
     unheard(site, "head", renewed_s=10 * site.settings.lease_ttl_s)
     other = Site(site.settings.model_copy(update={"node": "two"}), SystemClock())
-    QueueJanitor(other).round([], {}, frozenset())
+    Reconciler(other).round([], {})
     assert [each.node for each in site.ledger.leases.live()] == ["head"]
 
 

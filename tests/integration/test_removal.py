@@ -48,12 +48,11 @@ def running_there(live: LiveSite, site: Site, retries: int) -> str:
     return run_id
 
 
-def test_a_node_that_still_reports_is_not_removed(process_site: LiveSite, gone: Site) -> None:
-    with process_site.server() as server:
-        with pytest.raises(InvalidInput, match="node leave"):
-            remove_node(gone, server, gone_name(gone))
-        with pytest.raises(InvalidInput, match="nowhere"):
-            remove_node(gone, server, "nowhere")
+def test_a_node_that_still_reports_is_not_removed(gone: Site) -> None:
+    with pytest.raises(InvalidInput, match="node leave"):
+        remove_node(gone, gone_name(gone))
+    with pytest.raises(InvalidInput, match="nowhere"):
+        remove_node(gone, "nowhere")
     gone.ledger.nodes.remove(gone_name(gone))
 
 
@@ -63,10 +62,7 @@ def test_its_runs_go_elsewhere_or_end(
     again, never = (running_there(process_site, gone, retries) for retries in (1, 0))
     name = gone_name(gone)
     monkeypatch.setattr("headway.scheduler.snapshot.LOST_AFTER_S", -1.0)
-    with process_site.server() as server:
-        removed = {
-            each.run_id: each.then for each in remove_node(gone, server, name, powered_off=True)
-        }
+    removed = {each.run_id: each.then for each in remove_node(gone, name, powered_off=True)}
     assert removed[again] == "goes back to the queue as attempt 2"
     assert "has ended" in removed[never]
     assert name not in {each.node.name for each in gone.ledger.nodes.all()}

@@ -140,7 +140,7 @@ def test_what_a_killed_flow_left_is_removed(site: Site) -> None:
     janitor = Janitor(site)
 
     def is_gone() -> bool:
-        janitor.round(janitor.unsettled(), {}, frozenset())
+        janitor.round(janitor.unsettled(), frozenset())
         janitor.wait_for_stops()
         return not list(site.settings.secrets_dir.iterdir())
 

@@ -5,9 +5,7 @@ import time
 from pathlib import Path
 
 from headway.clock import SystemClock
-from headway.model.prefect_view import PrefectView
 from headway.node.janitor import Janitor
-from headway.node.mending import PrefectRun
 from headway.policy.reconcile import Action
 from headway.settings import Settings
 from headway.site import Site
@@ -26,12 +24,12 @@ def main(home: Path, run_id: str) -> None:
     janitor = Janitor(site)
     for _ in range(10):
         runs = janitor.unsettled([run_id])
-        told = janitor.round(runs, {run_id: PrefectRun(PrefectView.ACTIVE)}, frozenset())
+        done = janitor.round(runs, frozenset())
         janitor.wait_for_stops()
         run = site.ledger.runs.get(run_id)
         if run.attempt > 1 and site.ledger.leases.of_run(run_id) is None:
             break
-        if run.attempt == 1 and Action.RESCHEDULE in {each.action for each in told}:
+        if run.attempt == 1 and Action.START_FLOW in {each.action for each in done}:
             follow(settings, run_id)
     print(boot_id())
     site.ledger.close()

@@ -1,6 +1,6 @@
-"""One run on one node without a Prefect server: its flow processes, and the node's janitor.
+"""One run on one node without a Prefect server: its flow processes, janitor and reconciler.
 
-What the janitor wants to be scheduled again is started, as the node's worker would.
+What they want to be started again is, as scheduler and worker would.
 """
 
 import time
@@ -16,9 +16,10 @@ from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind, RunState
 from headway.node.flowlock import live_flow
 from headway.node.janitor import Janitor
-from headway.node.mending import PrefectRun
+from headway.policy.agree import Change
 from headway.policy.reconcile import Action
 from headway.run.here import log_path
+from headway.scheduler.reconciler import PrefectRun, Reconciler
 from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
@@ -48,7 +49,7 @@ class OneRun:
         self.says = PrefectView.ACTIVE
         """What Prefect says of the run."""
         join_site(self.site)
-        self.janitor = Janitor(self.site)
+        self.janitor, self.reconciler = Janitor(self.site), Reconciler(self.site)
 
     def submit(self, seconds: float, image: str = "image:1") -> None:
         """Put the run into the queue and start it; its program lasts *seconds*."""
@@ -76,12 +77,14 @@ class OneRun:
         )
 
     def look(self) -> None:
-        """One round of the janitor; what it schedules again is started."""
+        """One round of reconciler and janitor; what they want to be started again is."""
+        asked = self.reconciler.unsettled([self.run_id])
+        said = {run.run_id: PrefectRun(self.says, state_id="seen") for run in asked}
+        changes = {each.change for each in self.reconciler.round(asked, said)}
         runs = self.janitor.unsettled([self.run_id])
-        said = {run.run_id: PrefectRun(self.says, state_id="seen") for run in runs}
         starting = frozenset({self.run_id} if self.begins() else ())
-        told = self.janitor.round(runs, said, starting)
-        if Action.RESCHEDULE in {each.action for each in told}:
+        actions = {each.action for each in self.janitor.round(runs, starting)}
+        if Action.START_FLOW in actions or Change.RESCHEDULE in changes:
             self.start()
 
     def begins(self) -> bool:

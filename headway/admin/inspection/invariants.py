@@ -20,7 +20,7 @@ from headway.model.lease import Lease, Sharing
 from headway.model.node import Node
 from headway.model.prefect_view import PrefectView
 from headway.model.run import GRANTED, RunState
-from headway.policy.reconcile import end_seen
+from headway.policy.agree import end_seen
 from headway.units import format_size
 
 _ROUNDING = 1e-6
@@ -211,9 +211,11 @@ def _size(size_bytes: float) -> str:
 
 
 _FITS = {
-    RunState.WAITING: {PrefectView.SCHEDULED},
+    RunState.WAITING: {PrefectView.SCHEDULED, PrefectView.AWAITING},
     # A claim comes before its start in Prefect, and has its own deadline.
-    RunState.CLAIMED: {PrefectView.ACTIVE, PrefectView.PENDING, PrefectView.SCHEDULED},
+    RunState.CLAIMED: {
+        *(PrefectView.ACTIVE, PrefectView.PENDING, PrefectView.SCHEDULED, PrefectView.AWAITING)
+    },
     RunState.RUNNING: {PrefectView.ACTIVE},
 }
 _PAUSED = {PrefectView.PAUSED, PrefectView.SUSPENDED}

@@ -18,9 +18,9 @@ _PAGES = 20
 class ToldEnds:
     """Goes through the newest of them, a page a minute, again and again."""
 
-    def __init__(self, site: Site, *, node: str = "", pool: str = "") -> None:
-        """Those of *site* that ended on *node*, or in *pool* where no node answers for them."""
-        self._site, self._node, self._pool = site, node, pool
+    def __init__(self, site: Site) -> None:
+        """Those of the pool of *site*."""
+        self._site = site
         self._due_s = -math.inf
         self._before: datetime | None = None
         self._pages = 0
@@ -31,7 +31,7 @@ class ToldEnds:
         if now_s < self._due_s:
             return []
         self._due_s = now_s + PAGE_EVERY_S
-        found = self._site.ledger.runs.told_ends(self._node, self._pool, self._before, _A_PAGE)
+        found = self._site.ledger.runs.told_ends(self._site.settings.pool, self._before, _A_PAGE)
         self._pages += 1
         if len(found) < _A_PAGE or self._pages == _PAGES:
             self._before, self._pages = None, 0

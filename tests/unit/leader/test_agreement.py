@@ -1,4 +1,4 @@
-"""What the janitor's round asks Prefect, and what of it is written there."""
+"""What Prefect is asked in a round of the reconciler, and what of it is written there."""
 
 import asyncio
 import socket
@@ -11,14 +11,14 @@ import httpx
 import pytest
 from prefect.client.schemas.objects import FlowRun, State, StateType
 
+from headway.leader import agreement
+from headway.leader.agreement import agree_with_prefect
 from headway.model.prefect_view import PrefectView
 from headway.model.run import RunState
-from headway.node.mending import Mending, PrefectRun
-from headway.policy.reconcile import Action
+from headway.policy.agree import Change
+from headway.scheduler.reconciler import Mending, PrefectRun
 from headway.testing.clock import FakeClock
-from headway.worker import housekeeping
 from headway.worker import pool as pool_module
-from headway.worker.housekeeping import mend
 from headway.worker.pool import PrefectPool
 
 RUN = str(UUID(int=1))
@@ -52,7 +52,7 @@ class Prefect:
 
 
 class OneRun:
-    """Site, ledger and janitor in one: a run, and what the janitor would do about it."""
+    """Site, ledger and reconciler in one: a run, and what would be done about it."""
 
     def __init__(self) -> None:
         self.prefect = Prefect()
@@ -74,11 +74,11 @@ class OneRun:
         assert whole
         return [self.run, *self.others]
 
-    def round(self, runs: list[Any], prefect: Any, _starting: Any) -> list[Mending]:
+    def round(self, runs: list[Any], prefect: Any) -> list[Mending]:
         said: PrefectRun = prefect[RUN]
         self.unknown = {key for key, each in prefect.items() if each.view is PrefectView.UNKNOWN}
         self.seen.append(said.view)
-        done = [Mending(self.run, Action.RESCHEDULE, said)]
+        done = [Mending(self.run, Change.RESCHEDULE, said)]
         self.meanwhile()
         return done
 
@@ -88,7 +88,7 @@ class OneRun:
 
         async def once() -> None:
             pool = PrefectPool(client, "gpu")
-            await mend(site, site, pool, (), whole=True)
+            await agree_with_prefect(site, site, pool, (), whole=True)
 
         asyncio.run(asyncio.wait_for(once(), PATIENCE_S))
         return self.prefect.written
@@ -102,12 +102,12 @@ def one(monkeypatch: pytest.MonkeyPatch) -> Iterator[OneRun]:
     made.prefect.socket.close()
 
 
-def test_what_the_janitor_leaves_is_written(one: OneRun) -> None:
-    assert one.mend() == ["AwaitingRetry"]
+def test_what_the_reconciler_leaves_is_written(one: OneRun) -> None:
+    assert one.mend() == ["AwaitingHeadroom"]
 
 
-def test_a_run_that_another_node_claims_meanwhile_is_not_put_back(one: OneRun) -> None:
-    """It was read as waiting; Prefect says active, since another node has just claimed it."""
+def test_a_run_that_is_granted_meanwhile_is_not_put_back(one: OneRun) -> None:
+    """It was read as waiting; Prefect says active, since it has just begun."""
 
     def claim() -> None:
         one.run = one.record(state="claimed", node="there")
@@ -134,7 +134,7 @@ def test_nobody_waits_for_a_prefect_that_is_not_there(
     one: OneRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user who cancels in an outage would wait as long as a round does."""
-    monkeypatch.setattr(housekeeping, "_ANSWER_S", 10 * PATIENCE_S)
+    monkeypatch.setattr(agreement, "_ANSWER_S", 10 * PATIENCE_S)
     one.prefect.socket.close()
     one.mend()
     assert one.seen == [PrefectView.UNKNOWN]
@@ -142,8 +142,8 @@ def test_nobody_waits_for_a_prefect_that_is_not_there(
 
 def test_what_prefect_said_counts_though_the_rest_did_not_come(one: OneRun) -> None:
     one.others = [
-        SimpleNamespace(run_id=str(UUID(int=at)), state=RunState.WAITING) for at in range(2, 150)
+        SimpleNamespace(run_id=str(UUID(int=at)), state=RunState.WAITING) for at in range(2, 250)
     ]
-    assert one.mend() == ["AwaitingRetry"]
+    assert one.mend() == ["AwaitingHeadroom"]
     assert one.seen == [PrefectView.ACTIVE]
-    assert one.unknown == {str(UUID(int=at)) for at in range(101, 150)}
+    assert one.unknown == {str(UUID(int=at)) for at in range(201, 250)}

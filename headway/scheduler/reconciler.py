@@ -1,0 +1,237 @@
+"""What ledger and Prefect say of the runs of a pool: compared, and made to agree.
+
+What is to be done about one run is decided by `policy.agree`. What changes for a run that a node
+has is written to the ledger, and the node called: it stops what is not wanted any more.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable
+from headway.ledger.records import RunRecord
+from headway.model.attempt_record import Failures
+from headway.model.engine import ENGINES
+from headway.model.job_text import kept_job
+from headway.model.prefect_view import PrefectView
+from headway.model.run import DELETED, GRANTED, Exit, ExitKind, Measurement, cancelled_by
+from headway.node.mending import same
+from headway.node.sweep import trying
+from headway.policy.agree import ON_PREFECT, TO_BE_SUSPENDED, Change, Said, agree
+from headway.policy.conclude import AttemptEnd, Ended, conclude
+from headway.policy.guard import GuardTimes
+from headway.scheduler.told_ends import ToldEnds
+from headway.site import Site
+
+log = logging.getLogger(__name__)
+
+_A_ROUND = 200
+"""Of the ends that Prefect has not heard of, and of the runs that wait, so many are looked at."""
+_TELLS_ITSELF = timedelta(seconds=5)
+"""A flow process draws and reports behind its clean-up, and then says itself how its run ended."""
+SUSPENDED = Exit(
+    ExitKind.PREEMPTED, None, "suspended by its user; it goes on from its checkpoint when resumed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefectRun:
+    """What Prefect says of one run."""
+
+    view: PrefectView
+    message: str = ""
+    """Of its state."""
+    state_id: str = ""
+    """Every change of its state has another one."""
+
+
+_DELETED_RUN = PrefectRun(PrefectView.MISSING)
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """A change that was made in the ledger, or of Prefect's state that is still to be made."""
+
+    run: RunRecord
+    """The ledger has it so, or the change must not be made."""
+    change: Change
+    prefect: PrefectRun
+    """Prefect says so, or the change must not be made."""
+
+
+class Reconciler:
+    """Makes ledger and Prefect agree about the runs of one pool."""
+
+    def __init__(self, site: Site) -> None:
+        """Of the pool of *site*."""
+        self._site, self._pool = site, site.settings.pool
+        self._turn = self._turn_of_ends = ""
+        self._told_ends = ToldEnds(site)
+
+    def unsettled(self, called: Collection[str] = (), *, whole: bool = True) -> list[RunRecord]:
+        """Runs of which Prefect must be asked: *called*, and ends that it has not heard of.
+
+        In a *whole* round those that are under way, too, and parts of what costs nothing
+        meanwhile, in turns: ends that it has heard of, and, last, of the queue.
+        """
+        runs = self._site.ledger.runs
+        found = [run for run in runs.of(sorted(called)).values() if run.pool == self._pool]
+        ends = runs.untold(self._pool, self._turn_of_ends, _A_ROUND)
+        self._turn_of_ends = ends[-1].run_id if len(ends) == _A_ROUND else ""
+        found += ends
+        if whole:
+            waiting = runs.waiting_page(self._pool, self._turn, _A_ROUND)
+            self._turn = waiting[-1].run_id if len(waiting) == _A_ROUND else ""
+            found += [*runs.under_way(self._pool), *self._told_ends.page(), *waiting]
+        return list({run.run_id: run for run in found}.values())
+
+    def round(self, runs: list[RunRecord], prefect: Mapping[str, PrefectRun]) -> list[Mending]:
+        """What was changed in the ledger about *runs*, and what is to be changed in Prefect.
+
+        Args:
+            runs: From `unsettled`, read *before* Prefect was asked. What the ledger
+                says otherwise by now is left to the next round.
+            prefect: What Prefect says; a run that is missing here was deleted.
+        """
+        with trying("leases of gangs"):
+            _release_untaken(self._site)
+        with trying("gangs whose leader is lost"):
+            _conclude_lost_gangs(self._site)
+        if not runs:
+            return []
+        ledger, ids = self._site.ledger, [run.run_id for run in runs]
+        now, held, ended_since = ledger.runs.of(ids), ledger.leases.held(ids), ledger.now()
+        ended_since -= _TELLS_ITSELF
+        mendings = list[Mending]()
+        for run in runs:
+            if run.run_id not in now or not same(run, now[run.run_id]):
+                continue
+            seen = prefect.get(run.run_id, _DELETED_RUN)
+            try:
+                young = run.ended_at is not None and run.ended_at > ended_since
+                said = self._said(run, seen, held=run.run_id in held, young=young)
+                mendings += self._agree(run, seen, agree(said))
+            except LedgerUnreachable:
+                raise  # it would be the same for every other run, each after a long wait
+            except Exception:  # a supervisor's loop: one run must not keep it from the others
+                log.exception("run %s (%s) was not looked after", run.name, run.run_id)
+        return mendings
+
+    def _said(self, run: RunRecord, seen: PrefectRun, *, held: bool, young: bool) -> Said:
+        begun = run.claimed_at is not None and run.runtime not in ENGINES
+        pauses = seen.view in TO_BE_SUSPENDED
+        return Said(
+            state=run.state,
+            prefect=seen.view,
+            held=held,
+            leaving=young and begun,
+            program_over=pauses and self._is_program_over(run),
+            is_rank=run.gang_id is not None,
+            leads_gang=pauses and run.gang_id is None and _nodes(run) > 1,
+            exit_kind=run.exit.kind if run.exit is not None else ExitKind.OK,
+            told=run.told_end_at is not None,
+            suspended=run.suspended_at is not None,
+        )
+
+    def _is_program_over(self, run: RunRecord) -> bool:
+        return any(
+            (step.name, step.attempt) == ("train", run.attempt) and step.ended_at is not None
+            for step in self._site.ledger.steps.of_run(run.run_id)
+        )
+
+    def _agree(
+        self, run: RunRecord, seen: PrefectRun, changes: Collection[Change]
+    ) -> list[Mending]:
+        """Make *changes* as far as they succeed; what was made, and what is left for Prefect."""
+        done = list[Mending]()
+        for change in changes:
+            try:
+                if change is not Change.NOTE_TOLD:
+                    log.warning("run %s (%s): %s", run.name, run.run_id, change.value)
+                if change in ON_PREFECT:
+                    done.append(Mending(self._site.ledger.runs.get(run.run_id), change, seen))
+                else:
+                    self._change(change, run, seen)
+                    done.append(Mending(run, change, seen))
+            except LedgerUnreachable:
+                raise
+            except LeaseLost as error:
+                log.info("%s of run %s: %s", change.value, run.run_id, error)
+                break  # it has moved on: the next round sees where it is
+            except HeadwayError as error:
+                log.warning("%s of run %s: %s; tried again", change.value, run.run_id, error)
+                break
+        return done
+
+    def _change(self, change: Change, run: RunRecord, seen: PrefectRun) -> None:
+        """Change the run in the ledger, and call the node that has it."""
+        ledger = self._site.ledger
+        match change:
+            case Change.NOTE_TOLD:
+                ledger.runs.told(run.run_id, run.attempt)
+                return
+            case Change.RESUME:
+                ledger.runs.resume(run.run_id)
+            case Change.RETRY:
+                ledger.runs.retry(run.run_id, run.attempt)
+            case Change.SUSPEND:
+                ledger.runs.suspend(run.fence(ledger.leases.of_run(run.run_id)), SUSPENDED)
+            case _:
+                fence = run.fence(ledger.leases.of_run(run.run_id))
+                ledger.runs.finish(fence, _exit(seen), Measurement())
+        if run.state in GRANTED and run.node is not None:
+            ledger.calls.send([run.node], run.run_id)
+
+
+def _nodes(run: RunRecord) -> int:
+    return run.nodes if kept_job(run.job) is not None else 1
+
+
+def _exit(seen: PrefectRun) -> Exit:
+    """How a run ends of which Prefect says what it says."""
+    match seen.view:
+        case PrefectView.FAILED:
+            said = f" ({seen.message[:200]})" if seen.message else ""
+            why = f"its flow broke{said}: see the run's log"
+            return Exit(ExitKind.INFRASTRUCTURE, None, why)
+        case PrefectView.MISSING:
+            return Exit(ExitKind.CANCELLED, None, DELETED)
+        case PrefectView.COMPLETED:
+            why = "somebody called it completed in Prefect before its program had ended"
+            return Exit(ExitKind.CANCELLED, None, why)
+        case _:
+            return Exit(ExitKind.CANCELLED, None, cancelled_by(seen.message))
+
+
+def _release_untaken(site: Site) -> None:
+    settings = site.settings
+    for gang_id in site.ledger.leases.release_untaken(settings.pool, settings.lease_ttl_s):
+        log.warning("gang %s did not begin a part of it: the lease is released", gang_id)
+
+
+def _conclude_lost_gangs(site: Site) -> None:
+    """Start gangs anew, or end them where they have no retry left, whose leader's node is lost.
+
+    Of a run on one node only an operator can say that its node does not come back: it may still
+    train. A gang does not: its other parts have ended.
+    """
+    ledger, margin_s = site.ledger, GuardTimes(site.settings.lease_ttl_s).margin_s
+    for lease in ledger.leases.lost_heads(site.settings.pool, margin_s):
+        run = ledger.runs.get(lease.run_id)
+        job = kept_job(run.job)
+        exit_ = Exit(
+            ExitKind.INFRASTRUCTURE,
+            None,
+            f"node {lease.node}, where rank 0 ran, is lost: its lease expired at "
+            f"{lease.expires_at:%H:%M:%S} UTC",
+        )
+        before = ledger.attempts.failures([run.run_id]).get(run.run_id, Failures())
+        found = conclude(AttemptEnd(exit_, job.retries if job else 0, before))
+        again, exit_ = not isinstance(found, Ended), found.exit_
+        if again:
+            exit_ = replace(exit_, message=f"{exit_.message}; all ranks start anew together")
+        log.warning("run %s (%s): %s", run.name, run.run_id, exit_.message)
+        with suppress(LeaseLost):  # it moved on
+            ledger.runs.conclude_lost(lease.fence, exit_, margin_s, again=again)
