@@ -12,6 +12,7 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import InvalidInput
+from headway.gateway.actions import cancel_in_ledger
 from headway.model.job import TrainingJob
 from headway.model.job_parts import Resources
 from headway.node.janitor import Janitor
@@ -137,6 +138,7 @@ def test_what_a_killed_flow_left_is_removed(site: Site) -> None:
         train(site, killer, 'echo late; cat "$HUB_FILE"; echo; sleep 0.5; cat "$HUB_FILE"')
     (container,) = site.runtime.containers()
     site.runtime.wait(container.name, 20)
+    cancel_in_ledger(site.ledger, RUN, "")
     janitor = Janitor(site)
 
     def is_gone() -> bool:
