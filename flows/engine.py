@@ -45,7 +45,11 @@ def _tell_what_it_is_of(run: FlowRun, flow: str) -> None:
 
 
 def _is_over(run: FlowRun) -> bool:
-    return run.state is not None and (run.state.is_final() or run.state.is_cancelling())
+    """Whether somebody has ended it; that an earlier process of it crashed ends nothing."""
+    state = run.state
+    if state is None or state.is_crashed():
+        return False
+    return state.is_final() or state.is_cancelling()
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import Abort
 from prefect.states import Completed, Scheduled
 
-from headway.errors import LeaseLost, LedgerUnreachable
-from headway.model.run import GRANTED, Exit, ExitKind, RunState, cancelled_by
+from headway.errors import LedgerUnreachable
+from headway.model.run import GRANTED, ExitKind, RunState
 from headway.run.attempt import Attempt
 from headway.site import Site
 from headway.worker.states import ended
@@ -78,38 +78,13 @@ def deaf_to_sigterm() -> ExitStack:
     return undo
 
 
-def has_ended(attempt: Attempt) -> bool:
-    """Whether the ledger has how the run ended; False where it does not answer."""
-    try:
-        return attempt.record.exit is not None
-    except LedgerUnreachable:
-        return False
-
-
 def is_over(attempt: Attempt) -> bool:
-    """Whether the run is no longer this process's: its user cancelled it, or it was taken.
+    """Whether the run is no longer this process's: it has ended, or it was taken.
 
-    Any other signal must not stop the container.
+    Any other signal must not stop the container, nor one while the ledger does not answer.
     """
-    words = _cancelled(attempt.run_id)
     try:
-        if words is not None:
-            attempt.end(Exit(ExitKind.CANCELLED, None, words))
         run = attempt.record
-    except LeaseLost:
-        return True
     except LedgerUnreachable:
         return False
     return run.state not in GRANTED or run.attempt != attempt.number
-
-
-def _cancelled(run_id: str) -> str | None:
-    """Who asked Prefect for the end, as far as is known; None where nobody did."""
-    try:
-        with get_client(sync_client=True) as client:
-            state = client.read_flow_run(cast("Any", run_id)).state
-    except Exception:  # noqa: BLE001 - without an answer the container goes on
-        return None
-    if state is None or state.type not in {StateType.CANCELLING, StateType.CANCELLED}:
-        return None
-    return cancelled_by(state.message or "")

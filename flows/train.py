@@ -24,7 +24,6 @@ from flows.display import Display, show_comparison, show_profile, show_report, s
 from flows.leaving import (
     back_to_the_line,
     deaf_to_sigterm,
-    has_ended,
     is_over,
     state_of,
 )
@@ -182,12 +181,10 @@ def run_attempt(site: Site, run_id: str, meeting: Meeting | None = None) -> Stat
         return Failed(message=str(error))
     except TerminationSignal:
         with deaf_to_sigterm():  # another one would break off what this one begins
-            if attempt is not None and has_ended(attempt):
+            if attempt is not None and is_over(attempt):
                 return state_of(site, run_id, "its process was told to leave")
-        leave = attempt is None or not is_over(attempt)
-        if leave:
-            raise
-        return state_of(site, run_id, "its process was told to leave")
+        leave = True
+        raise
     finally:
         with deaf_to_sigterm():
             _tidy(None if leave else attempt)

@@ -38,7 +38,6 @@ from headway.model.job import TrainingJob  # noqa: E402
 from headway.model.job_parts import Resources  # noqa: E402
 from headway.model.lease import Demand, Lease  # noqa: E402
 from headway.model.run import Exit, ExitKind, Measurement  # noqa: E402
-from headway.prefect.client import PrefectServer  # noqa: E402
 from headway.run.attempt import Attempt  # noqa: E402
 from headway.run.here import log_path  # noqa: E402
 from headway.runtime.errors import ContainerMissing  # noqa: E402
@@ -137,17 +136,6 @@ class Node:
         )
 
 
-class Silent:
-    """Prefect's server: it says that every run is active, and takes what it is told."""
-
-    def run(self, _: str) -> SimpleNamespace:
-        """Prefect's state of a run."""
-        return SimpleNamespace(state_type="RUNNING", state_name="Running", message="")
-
-    def end(self, *_: object) -> None:
-        """Nothing."""
-
-
 def follow(settings: Settings, run_id: str) -> None:
     """Be the flow process of *run_id* on the node with *settings*."""
     attempt = Attempt(Site(settings, SystemClock()), run_id)
@@ -178,7 +166,7 @@ def once(old: Node, new: Node, *, whole: bool) -> Mapping[str, float]:
         for pid in frozen:
             os.kill(pid, signal.SIGSTOP)
         snapshot.LOST_AFTER_S = -1.0  # as if it had been silent for a minute
-        remove_node(new.site, cast("PrefectServer", Silent()), old.name)
+        remove_node(new.site, old.name)
         kept = ledger.progress_snapshots.of([run_id])
         new.begin(run_id)
         stack.enter_context(new.followed(run_id))

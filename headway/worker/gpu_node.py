@@ -61,7 +61,7 @@ _READING_HOLDS_S = 60.0
 _TRIM_LOGS_EVERY_S = 5.0
 _HOUSE_EVERY_S = 10.0
 _JANITOR_EVERY_S = 5.0
-"""A cancelled run is stopped within three rounds, whatever else the worker hears of it."""
+"""What the ledger has ended is stopped within a round, whether or not the worker was called."""
 _PRUNE_EVERY_S = 3600.0
 _SERVE_AGAIN_S = 60.0
 _STORE_EVERY_S = 30.0
@@ -185,8 +185,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         if not begun or not await self._pool.is_reachable():
             return  # a flow process would ask Prefect in vain
         for run_id in begun:
-            self._starts.begin(run_id)
-            self._tasks.start_soon(partial(self._run_flow, run_id, flows[run_id], again=again))
+            if run_id not in self._starts.held:  # nor begun meanwhile
+                self._starts.begin(run_id)
+                self._tasks.start_soon(partial(self._run_flow, run_id, flows[run_id], again=again))
 
     async def _run_flow(self, run_id: str, flow: str, *, again: bool) -> None:
         """Start the flow process, and wait for its end; then look at the run and the queue again.
@@ -236,9 +237,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         raise NotImplementedError(f"{flow_run.id} starts when the scheduler grants it a place")
 
     async def _cancel_run(self, flow_run_id: UUID) -> None:
-        """Leave it to the janitor: Prefect's way asks its server, and would end the worker."""
-        self._called.add(str(flow_run_id))
-        self._housework.set()
+        """Leave it to the scheduler: Prefect's way asks its server, and would end the worker."""
 
     @property
     def _tasks(self) -> anyio.abc.TaskGroup:

@@ -20,7 +20,7 @@ class Seam(NamedTuple):
 _WORKER = "prefect.workers.base:BaseWorker"
 
 SEAMS = (
-    # Overridden: the janitor ends what was cancelled.
+    # Overridden: the scheduler ends what was cancelled.
     Seam(_WORKER, "_cancel_run", "BaseWorker._setup_cancellation_observer"),
     # Used: the worker's own tasks run in it, beside those of its runs.
     Seam(_WORKER, "_runs_task_group", "BaseWorker.setup"),
@@ -28,7 +28,7 @@ SEAMS = (
     Seam(_WORKER, "_limit", "BaseWorker.setup"),
     # Replaced, in flows/: a stored result is a pickle.
     Seam("prefect.results:ResultStore", "_from_metadata"),
-    # Replaced, in flows/: the janitor suspends runs.
+    # Replaced, in flows/: the scheduler suspends runs.
     Seam(
         "prefect.flow_engine",
         "observe_flow_run_suspension",

@@ -102,6 +102,49 @@ def test_a_run_whose_worker_was_replaced_is_cancelled_all_the_same(
     wait_for(lambda: told(ledger, run_id), lambda: "its end was not told")
 
 
+def test_a_cancel_reaches_its_node_though_no_scheduler_leads(
+    process_site: LiveSite, tmp_path: Path, ledger: Ledger
+) -> None:
+    site = process_site
+    run_id = started(site, tmp_path, "cancel-without-a-leader", steps=2400)
+    pids = site.pids()
+    site.kill(pids["supervisor"], signal.SIGSTOP)  # it would start another one
+    try:
+        site.kill(pids["scheduler"])
+        site.json("cancel", run_id)
+        assert_nothing_is_left(site, run_id)
+        assert not told(ledger, run_id)
+    finally:
+        site.kill(pids["supervisor"], signal.SIGCONT)
+    wait_for(lambda: told(ledger, run_id), lambda: "its end was not told")
+    assert site.until(run_id, "Cancelled")["exit"]["kind"] == "cancelled"
+
+
+def test_a_cancel_in_prefect_is_heard_by_those_who_come_after_scheduler_and_worker(
+    process_site: LiveSite, tmp_path: Path, ledger: Ledger
+) -> None:
+    site = process_site
+    run_id = started(site, tmp_path, "cancel-unheard", steps=2400)
+    for name in ("scheduler", "worker"):
+        site.kill(site.pids()[name])
+    set_state(site, run_id, type="CANCELLING")
+    view = site.until(run_id, "Cancelled", "Crashed", "Failed", "Completed")
+    assert (view["state"], view["exit"]["kind"]) == ("Cancelled", "cancelled"), view
+    assert_nothing_is_left(site, run_id)
+    wait_for(lambda: told(ledger, run_id), lambda: "its end was not told")
+
+
+def test_why_a_run_waited_that_is_written_behind_its_end_does_not_run_it_again(
+    process_site: LiveSite, tmp_path: Path, ledger: Ledger
+) -> None:
+    site = process_site
+    run_id = site.submit(tmp_path, name="late-page", command=["true"])
+    site.until(run_id, "Completed")
+    wait_for(lambda: told(ledger, run_id), lambda: "its end was not told")
+    set_state(site, run_id, type="SCHEDULED", name="AwaitingHeadroom", message="needs 2 CPUs")
+    assert site.until(run_id, "Completed")["attempt"] == 1
+
+
 def test_a_run_is_cancelled_although_no_prefect_server_answers(
     process_site: LiveSite, tmp_path: Path, ledger: Ledger
 ) -> None:

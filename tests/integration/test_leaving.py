@@ -13,8 +13,8 @@ from headway.clock import SystemClock
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.node.mending import SUSPENDED
 from headway.run.attempt import Attempt
+from headway.scheduler.reconciler import SUSPENDED
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
@@ -76,22 +76,10 @@ def test_the_state_of_a_run_that_was_suspended_or_taken_is_left_as_it_is(attempt
         state_of(site, RUN, "attempt 1 woke up")
 
 
-@pytest.mark.parametrize(
-    ("asked", "over"), [(None, False), ("by somebody", True)], ids=["a signal", "a cancel"]
-)
-def test_only_a_cancel_ends_a_run_whose_process_is_told_to_leave(
-    attempt: Attempt, monkeypatch: pytest.MonkeyPatch, asked: str | None, over: bool
+def test_a_process_that_is_told_to_leave_ends_only_what_is_its_own_no_longer(
+    attempt: Attempt,
 ) -> None:
-    monkeypatch.setattr(leaving, "_cancelled", lambda _: asked)
-    assert is_over(attempt) is over
-    exit_ = attempt.record.exit
-    assert (exit_ is not None and exit_.kind is ExitKind.CANCELLED) is over
-
-
-def test_a_process_that_is_told_to_leave_hears_that_its_run_was_taken(
-    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leaving, "_cancelled", lambda _: None)
+    assert not is_over(attempt)
     attempt.site.ledger.runs.suspend(attempt.fence, SUSPENDED)
     assert is_over(attempt)
 
