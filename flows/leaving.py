@@ -2,13 +2,10 @@
 
 import signal
 import threading
-from contextlib import ExitStack, suppress
-from datetime import timedelta
-from typing import Any, cast
+from contextlib import ExitStack
+from typing import Any
 
-import httpx
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State, StateType
+from prefect.client.schemas.objects import State
 from prefect.exceptions import Abort
 from prefect.states import Completed, Scheduled
 
@@ -17,9 +14,6 @@ from headway.model.run import GRANTED, ExitKind, RunState
 from headway.run.attempt import Attempt
 from headway.site import Site
 from headway.worker.states import ended
-
-_RETRY_S = 5.0
-_GOES_ON = frozenset({StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING})
 
 
 def state_of(site: Site, run_id: str, words: str) -> State[Any]:
@@ -37,31 +31,6 @@ def state_of(site: Site, run_id: str, words: str) -> State[Any]:
     if run.state is RunState.WAITING and run.suspended_at is None:
         return Scheduled(name="AwaitingRetry", message=words)
     raise Abort(f"the run is no longer this process's: {words}")
-
-
-def back_to_the_line(site: Site, run_id: str, state: State[Any]) -> None:
-    """Make the run claimable again and leave; the worker starts it when it fits.
-
-    Not where ledger or Prefect say otherwise by now: what the user wants must not be lost.
-    """
-    soon = site.clock.now() + timedelta(seconds=_RETRY_S)
-    again: State[Any] = Scheduled(scheduled_time=soon, name=state.name, message=state.message)
-    # Where Prefect does not answer, the janitor schedules it again when it does.
-    with suppress(httpx.HTTPError), get_client(sync_client=True) as client:
-        seen = client.read_flow_run(cast("Any", run_id)).state_type
-        if seen in _GOES_ON and _goes_on(site, run_id):
-            client.set_flow_run_state(cast("Any", run_id), again, force=True)
-    raise Abort(f"back to the queue: {state.message}")
-
-
-def _goes_on(site: Site, run_id: str) -> bool:
-    """Whether the ledger has the run waiting, or granted to this node."""
-    try:
-        run = site.ledger.runs.get(run_id)
-    except LedgerUnreachable:
-        return False  # the janitor schedules it again when there is an answer
-    here = run.state in GRANTED and run.node == site.settings.node
-    return here or (run.state is RunState.WAITING and run.suspended_at is None)
 
 
 def deaf_to_sigterm() -> ExitStack:

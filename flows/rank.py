@@ -10,10 +10,11 @@ from typing import Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State, StateType
+from prefect.exceptions import Abort
 from prefect.runtime import flow_run
 from prefect.states import Failed, Scheduled
 
-from flows.leaving import back_to_the_line, deaf_to_sigterm
+from flows.leaving import deaf_to_sigterm
 from flows.train import run_attempt
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable
 from headway.ledger.database import Connections
@@ -39,7 +40,7 @@ def rank(*, gang: str, attempt: int, lease: int, number: int, nodes: int) -> Sta
     with hold_flow(site.settings.state_dir, run_id):
         state = run_part(site, run_id, lease, Meeting(gang, attempt, "", 0, number, nodes))
         if state.type is StateType.SCHEDULED:
-            back_to_the_line(site, run_id, state)
+            raise Abort(f"back to the queue: {state.message}")  # of which the scheduler tells
         deaf_to_sigterm()  # until Prefect, which is told now, takes its handler away
         return state
 

@@ -15,18 +15,13 @@ import httpx
 from prefect import flow
 from prefect.blocks.system import Secret
 from prefect.client.schemas.objects import State, StateType
-from prefect.exceptions import TerminationSignal
+from prefect.exceptions import Abort, TerminationSignal
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Failed, Scheduled
 
 from flows.display import Display, show_comparison, show_profile, show_report, show_session
-from flows.leaving import (
-    back_to_the_line,
-    deaf_to_sigterm,
-    is_over,
-    state_of,
-)
+from flows.leaving import deaf_to_sigterm, is_over, state_of
 from flows.steps import KeptResult, step
 from headway.errors import HeadwayError, InvalidInput, LeaseLost, LedgerUnreachable, SiteUnreachable
 from headway.ledger.database import Connections
@@ -149,7 +144,7 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:  # noqa: ARG001 - the ledger
     with hold_flow(site.settings.state_dir, run_id):
         state = run_attempt(site, run_id)
         if state.type is StateType.SCHEDULED:
-            back_to_the_line(site, run_id, state)
+            raise Abort(f"back to the queue: {state.message}")  # of which the scheduler tells
         deaf_to_sigterm()  # until Prefect, which is told now, takes its handler away
         return state
 

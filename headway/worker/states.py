@@ -44,7 +44,7 @@ def mended(mending: Mending, now: datetime) -> State[Any]:
     """What is left to be written of a run."""
     match mending.change:
         case Change.RESCHEDULE:
-            return awaiting("it waits for its place", now)
+            return awaiting(mending.run.reason, now)
         case Change.SET_RUNNING:
             return Running(message="it goes on")
         case Change.REFUSE_SUSPENSION:

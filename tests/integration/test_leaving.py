@@ -1,13 +1,10 @@
 """A flow leaves with the state that the ledger says, whoever has written it there meanwhile."""
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Self, cast
 
 import pytest
 from prefect.exceptions import Abort
 
-from flows import leaving
 from flows.leaving import is_over, state_of
 from headway.clock import SystemClock
 from headway.model.job import TrainingJob
@@ -20,7 +17,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
 from headway.worker.states import ended
-from tests.support.fence import fence_of, release
+from tests.support.fence import release
 from tests.support.leading import grant_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue
@@ -82,56 +79,3 @@ def test_a_process_that_is_told_to_leave_ends_only_what_is_its_own_no_longer(
     assert not is_over(attempt)
     attempt.site.ledger.runs.suspend(attempt.fence, SUSPENDED)
     assert is_over(attempt)
-
-
-class Client:
-    """Prefect's client with one run."""
-
-    def __init__(self, state_type: str) -> None:
-        self.state_type = state_type
-        self.written: list[str] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def read_flow_run(self, _: str) -> Any:
-        return SimpleNamespace(state_type=leaving.StateType(self.state_type))
-
-    def set_flow_run_state(self, _: str, state: Any, *, force: bool) -> None:
-        assert force
-        self.written.append(str(state.name))
-
-
-@pytest.mark.parametrize(
-    ("said", "ledger", "written"),
-    [
-        ("RUNNING", "waits", ["AwaitingRetry"]),
-        ("CANCELLING", "waits", []),  # the cancel would be lost
-        ("PAUSED", "waits", []),
-        ("RUNNING", "ended", []),
-        ("RUNNING", "suspended", []),
-    ],
-)
-def test_a_run_goes_back_to_the_line_only_where_nobody_wants_otherwise(
-    attempt: Attempt,
-    monkeypatch: pytest.MonkeyPatch,
-    said: str,
-    ledger: str,
-    written: list[str],
-) -> None:
-    site, lost = attempt.site, Exit(ExitKind.INFRASTRUCTURE, None, "lost")
-    if ledger == "ended":
-        site.ledger.runs.finish(attempt.fence, lost, Measurement())
-    elif ledger == "suspended":
-        site.ledger.runs.suspend(attempt.fence, SUSPENDED)
-    else:
-        site.ledger.runs.requeue(fence_of(site.ledger, RUN), lost)
-    client = Client(said)
-    monkeypatch.setattr(leaving, "get_client", lambda **_: client)
-    state = cast("Any", SimpleNamespace(name="AwaitingRetry", message="lost"))
-    with pytest.raises(Abort):
-        leaving.back_to_the_line(site, RUN, state)
-    assert client.written == written
