@@ -62,13 +62,7 @@ def _tell(site: Site, server: PrefectServer, mending: Mending) -> None:
     run = site.ledger.runs.get(mending.run.run_id)
     if mending.change is not Change.SET_FINAL or not same(mending.run, run):
         return
-    if server.run(run.run_id).state_id == mending.prefect.state_id:
-        _tell_end(server, run)
-
-
-def _tell_end(server: PrefectServer, run: RunRecord) -> None:
-    """Write the state that the ledger's end of *run* calls for; nothing for one that goes on."""
-    if run.exit is None:
+    if run.exit is None or server.run(run.run_id).state_id != mending.prefect.state_id:
         return
     name = "TimedOut" if run.exit.kind is ExitKind.TIMED_OUT else ""
     state_type = end_seen(run.exit.kind).value.upper()

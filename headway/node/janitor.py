@@ -62,7 +62,7 @@ class Janitor:
         self._mender = Mender(site, wake)
         self._frozen = FrozenFlows(site.clock)
         self._amiss: str | None = None
-        self._untaken = frozenset[str]()
+        self._leases = dict[str, Lease]()
         self._quiet_sweep = NowAndThen(site.clock, _SWEEP_EVERY_S)
 
     def unsettled(self, called: Collection[str] = ()) -> list[RunRecord]:
@@ -71,10 +71,10 @@ class Janitor:
         open_runs = ledger.runs.on_node(node)
         known = {run.run_id for run in open_runs}
         # Read after the runs: a grant that the worker has not seen yet is among these.
-        leases = [lease for lease in ledger.leases.live(node) if lease.gang_rank == 0]
-        self._untaken = frozenset(lease.run_id for lease in leases if lease.start_by is not None)
-        left = {lease.run_id for lease in leases}
-        left |= {container.run_id for container in self._site.runtime.containers()}
+        own = (lease for lease in ledger.leases.live(node) if lease.gang_rank == 0)
+        self._leases = {lease.run_id: lease for lease in own}
+        containers = {container.run_id for container in self._site.runtime.containers()}
+        left = containers | self._leases.keys()
         others = ledger.runs.of(sorted(left.union(called) - known))
         return [*open_runs, *(run for run in others.values() if self._is_ours(run))]
 
@@ -120,15 +120,15 @@ class Janitor:
         starts = ledger.flow_starts.lately(ids, FLOW_STARTS_WITHIN_S)
         now, failed = ledger.runs.of(ids), ledger.attempts.failures(ids)
         booted = booted_at(self._site.clock)
-        leases = {each.run_id: each for each in ledger.leases.live(node) if each.gang_rank == 0}
-        overdue = {lease.run_id for lease in ledger.leases.overdue(node)} if self._untaken else ()
+        untaken = {key for key, lease in self._leases.items() if lease.start_by is not None}
+        overdue = {lease.run_id for lease in ledger.leases.overdue(node)} if untaken else ()
         # Nobody starts those that have ended.
         ended = {run.run_id for run in runs if run.state is RunState.ENDED}
-        starting = (starting | self._untaken) - ended
+        starting = (starting | untaken) - ended
         wanted: set[str] = set()
         done: list[Done] = []
         for run in runs:
-            lease = _lease_of(run, leases.get(run.run_id))
+            lease = _lease_of(run, self._leases.get(run.run_id))
             name = container_name(run.run_id, lease.attempt if lease is not None else run.attempt)
             wanted.add(name)
             if run.run_id not in now or not same(run, now[run.run_id]):
