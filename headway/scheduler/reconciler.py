@@ -73,8 +73,9 @@ class Reconciler:
     def unsettled(self, called: Collection[str] = (), *, whole: bool = True) -> list[RunRecord]:
         """Runs of which Prefect must be asked: *called*, and ends that it has not heard of.
 
-        In a *whole* round those that are under way, too, and parts of what costs nothing
-        meanwhile, in turns: ends that it has heard of, and, last, of the queue.
+        In a *whole* round gangs that have lost a part are seen to first; those that are under way
+        are asked about, too, and parts of what costs nothing meanwhile, in turns: ends that it has
+        heard of, and, last, of the queue.
         """
         runs = self._site.ledger.runs
         found = [run for run in runs.of(sorted(called)).values() if run.pool == self._pool]
@@ -82,6 +83,10 @@ class Reconciler:
         self._turn_of_ends = ends[-1].run_id if len(ends) == _A_ROUND else ""
         found += ends
         if whole:
+            with trying("leases of gangs"):
+                _release_untaken(self._site)
+            with trying("gangs whose leader is lost"):
+                _conclude_lost_gangs(self._site)
             waiting = runs.waiting_page(self._pool, self._turn, _A_ROUND)
             self._turn = waiting[-1].run_id if len(waiting) == _A_ROUND else ""
             found += [*runs.under_way(self._pool), *self._told_ends.page(), *waiting]
@@ -95,10 +100,6 @@ class Reconciler:
                 says otherwise by now is left to the next round.
             prefect: What Prefect says; a run that is missing here was deleted.
         """
-        with trying("leases of gangs"):
-            _release_untaken(self._site)
-        with trying("gangs whose leader is lost"):
-            _conclude_lost_gangs(self._site)
         if not runs:
             return []
         ledger, ids = self._site.ledger, [run.run_id for run in runs]

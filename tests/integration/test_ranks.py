@@ -183,10 +183,10 @@ def test_a_gang_whose_leader_is_lost_starts_anew_without_a_person(
     ttl_s = site.settings.lease_ttl_s
     margin_s = GuardTimes(ttl_s).margin_s
     unheard(site, "head", renewed_s=ttl_s + margin_s - 20)
-    Reconciler(other).round([], {})
+    Reconciler(other).unsettled()
     assert site.ledger.runs.get(GANG).state is RunState.RUNNING
     unheard(site, "head", renewed_s=ttl_s + margin_s + 1)
-    Reconciler(other).round([], {})
+    Reconciler(other).unsettled()
     gang = site.ledger.runs.get(GANG)
     assert (gang.state, gang.attempt) == (RunState.WAITING, 2)
     assert "node head, where rank 0 ran, is lost" in gang.reason
@@ -197,7 +197,7 @@ def test_a_gang_whose_leader_is_lost_starts_anew_without_a_person(
     assert left.kind is ExitKind.CANCELLED
     with pytest.raises(LeaseLost):
         attempt.end(FAILED)
-    Reconciler(other).round([], {})
+    Reconciler(other).unsettled()
     assert site.ledger.runs.get(GANG).attempt == 2
     assert rank.run_id == RANK
 
@@ -214,7 +214,7 @@ def test_a_gang_whose_leader_is_lost_and_has_no_retry_left_ends_and_others_say_s
     untold = site.ledger.runs.untold(site.settings.pool, "", 10)
     assert untold == []
     assert site.ledger.gang_asks.ask(attempt.fence, "a", 1, "true")
-    Reconciler(other).round([], {})
+    Reconciler(other).unsettled()
     assert site.ledger.gang_asks.of(GANG, 1) == []
     gang = site.ledger.runs.get(GANG)
     assert gang.state is RunState.ENDED
@@ -232,7 +232,7 @@ def test_a_run_on_one_lost_node_waits_for_an_operator(site: Site) -> None:
     assert isinstance(lease, Lease)
     unheard(site, "head", renewed_s=10 * site.settings.lease_ttl_s)
     other = Site(site.settings.model_copy(update={"node": "two"}), SystemClock())
-    Reconciler(other).round([], {})
+    Reconciler(other).unsettled()
     assert [each.node for each in site.ledger.leases.live()] == ["head"]
 
 
