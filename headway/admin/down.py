@@ -11,7 +11,6 @@ from typing import TypedDict
 
 from headway.admin.database.own import NoDatabase, start_database
 from headway.admin.processes import StartFailed, only_one, start_guard
-from headway.admin.round_here import round_here
 from headway.admin.supervisor import stop_supervisor
 from headway.errors import LeaseLost, LedgerError, SiteUnreachable
 from headway.ledger.records import RunRecord
@@ -27,7 +26,6 @@ from headway.prefect.client import PrefectServer
 from headway.run.here import container_name
 from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerState
-from headway.scheduler.reconciler import Reconciler
 from headway.site import Site
 from headway.this_node import os_user
 from headway.units import format_duration
@@ -195,7 +193,7 @@ def _end_runs(site: Site, say: Say, then: AtDown, *, worked: bool) -> list[str]:
                 # A flow holds nothing, and Prefect need not hear of the end of this one.
                 _end_flows(site, flows, (signal.SIGKILL,))
                 limit_s = 0.0
-            left = _see_them_end(site, server, flows, limit_s)
+            left = _see_them_end(site, flows, limit_s)
     except (LedgerError, NoDatabase, StartFailed) as error:
         say(f"runs were left as they are: {error}")
         return []
@@ -235,13 +233,14 @@ def _end_beside(site: Site, server: PrefectServer, flows: LiveFlows) -> None:
             server.end(run_id, "CANCELLED", f"{CANCELLED_BY}{os_user()} (headway down)")
 
 
-def _see_them_end(site: Site, server: PrefectServer, flows: LiveFlows, limit_s: float) -> set[str]:
+def _see_them_end(site: Site, flows: LiveFlows, limit_s: float) -> set[str]:
     """Make rounds of the janitor, which has no worker, until nothing is left; what is, in the end.
 
-    A flow process cleans up and tells Prefect after its lease is gone: it is waited for, too.
+    A flow process cleans up and tells Prefect after its lease is gone: it is waited for, too. Of
+    what else has ended here Prefect is told by the next scheduler.
     Without a limit what has no flow process and no container any more is left to the next worker.
     """
-    mending, end_s = (Janitor(site), Reconciler(site)), site.clock.monotonic_s() + limit_s
+    janitor, end_s = Janitor(site), site.clock.monotonic_s() + limit_s
     at_most = f", at most {format_duration(limit_s)}," if limit_s < math.inf else ""
     with (
         waiting_for(f"what runs here to stop{at_most}"),
@@ -249,13 +248,12 @@ def _see_them_end(site: Site, server: PrefectServer, flows: LiveFlows, limit_s: 
     ):
         while True:
             with suppress(RuntimeFailure):
-                here = [run.run_id for run in site.ledger.runs.on_node(site.settings.node)]
-                round_here(site, server, *mending, called=here, whole=False)
+                janitor.round(janitor.unsettled(), frozenset())
             held = {lease.run_id for lease in site.ledger.leases.live(site.settings.node)}
             if limit_s == math.inf:
                 held &= set(_alive_here(site).values())
             if limit_s == 0.0:
-                mending[0].wait_for_stops()  # of what its user has cancelled
+                janitor.wait_for_stops()  # of what its user has cancelled
             if not (held or flows.now()) or site.clock.monotonic_s() >= end_s:
                 return held
             site.clock.sleep(_LOOK_EVERY_S)
