@@ -24,8 +24,6 @@ class ListedRun:
     message: str
     created_at: str
     parameters: Mapping[str, Any]
-    state_id: str = ""
-    """Every change of its state has another one; empty where the server cannot send the run."""
     state_at: datetime | None = None
     """Since when it is in this state, by the server's clock."""
     key: str = ""
@@ -54,7 +52,6 @@ def listed_run(document: Mapping[str, Any]) -> ListedRun:
         message=state.get("message") or "",
         created_at=document.get("created") or "",
         parameters=document.get("parameters") or {},
-        state_id=state.get("id") or "",
         state_at=datetime.fromisoformat(at) if at else None,
         key=document.get("idempotency_key") or "",
     )
