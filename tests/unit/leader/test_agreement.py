@@ -67,7 +67,7 @@ class OneRun:
     def record(self, **now: Any) -> Any:
         standing = {"state": "waiting", "attempt": 1, "node": None, "suspended_at": None}
         return SimpleNamespace(
-            run_id=RUN, exit=None, ended_at=None, told_end_at=None, **standing | now
+            run_id=RUN, exit=None, ended_at=None, told_end_at=None, reason="", **standing | now
         )
 
     def unsettled(self, called: Any, *, whole: bool) -> list[Any]:
