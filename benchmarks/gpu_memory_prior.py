@@ -18,7 +18,7 @@ from statistics import median
 
 from headway.estimate.features import Configuration
 from headway.estimate.gpu_prior import gpu_memory_guess
-from headway.estimate.physics import NetworkFacts, Tables, shipped
+from headway.estimate.physics import Tables, shipped
 from headway.units import GIB
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
@@ -75,7 +75,8 @@ def at_side(network: str, side: str) -> Tables:
     facts = tables.network_facts(network)
     if not side or facts is None or facts.activations is None:
         return tables
-    smaller: NetworkFacts = replace(facts, activations=facts.activations * (int(side) / 224) ** 2)
+    activations = facts.activations * (int(side) / 224) ** 2
+    smaller = facts.model_copy(update={"activations": activations})
     return replace(tables, networks={network.replace("-", ""): smaller})
 
 

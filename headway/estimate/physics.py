@@ -41,17 +41,23 @@ class GpuFacts:
     """What a product name may say besides of this same GPU, such as its form or memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkFacts:
-    """One network at its usual input size; None where no source says."""
+_Name = Annotated[str, StringConstraints(min_length=1, to_lower=True)]
+_Number = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-    flops: float | None
+
+class NetworkFacts(BaseModel, frozen=True):
+    """One network at its usual input size, a row of the table; None where no source says."""
+
+    network: _Name
+    also: str = ""
+    """Other spellings, with spaces between."""
+    flops: _Number | None = None
     """Multiply-adds of one sample's forward pass."""
-    params: float | None
-    activations: float | None
+    params: _Number | None = None
+    activations: _Number | None = None
     """Elements of all layers' outputs for one sample."""
-    layers: float | None
-    tokens: float | None = None
+    layers: _Number | None = None
+    tokens: _Number | None = None
     """For so many tokens a sample; None where a sample is no text."""
 
     def at_length(self, tokens: float | None) -> "NetworkFacts":
@@ -59,12 +65,9 @@ class NetworkFacts:
         if self.tokens is None or tokens is None:
             return self
         times = tokens / self.tokens
-        return replace(
-            self,
-            flops=self.flops and self.flops * times,
-            activations=self.activations and self.activations * times,
-            tokens=tokens,
-        )
+        flops, activations = self.flops and self.flops * times, self.activations
+        more = {"flops": flops, "activations": activations and activations * times}
+        return self.model_copy(update={**more, "tokens": tokens})
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +214,6 @@ def with_site(directory: Path) -> Tables:
     return Tables({**base.gpus, **more}, {**base.networks, **own})
 
 
-_Name = Annotated[str, StringConstraints(min_length=1, to_lower=True)]
-_Number = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
 class _GpuRow(BaseModel):
     gpu_type: _Name
     fp32_tflops: _Number
@@ -222,16 +221,6 @@ class _GpuRow(BaseModel):
     memory_gib: _Number
     bandwidth_gb_s: _Number
     implied: str = ""
-
-
-class _NetworkRow(BaseModel):
-    network: _Name
-    also: str = ""
-    flops: _Number | None = None
-    params: _Number | None = None
-    activations: _Number | None = None
-    layers: _Number | None = None
-    tokens: _Number | None = None
 
 
 def _gpus(data: bytes, name: str) -> dict[str, GpuFacts]:
@@ -250,10 +239,9 @@ def _gpus(data: bytes, name: str) -> dict[str, GpuFacts]:
 
 
 def _networks(data: bytes, name: str) -> dict[str, NetworkFacts]:
-    optional = [column for column in _NetworkRow.model_fields if column != "network"]
-    found = {}
-    for _, row in read_rows(data, name).rows(_NetworkRow, ("network",), optional):
-        facts = NetworkFacts(row.flops, row.params, row.activations, row.layers, row.tokens)
-        for spelling in (row.network, *row.also.split()):
-            found[plain_network(spelling)] = facts
-    return found
+    optional = [column for column in NetworkFacts.model_fields if column != "network"]
+    return {
+        plain_network(spelling): facts
+        for _, facts in read_rows(data, name).rows(NetworkFacts, ("network",), optional)
+        for spelling in (facts.network, *facts.also.split())
+    }
