@@ -102,7 +102,7 @@ def test_parquet_is_read_like_csv():
     got = parse(buffer.getvalue(), "t.parquet", "here")
     (one,) = got.traces
     assert replace(one, run_id=None) == Trace("r", "v100", 1, 8, iteration_s=0.5, source="here")
-    assert got.problems[0].where == "t.parquet:2"
+    assert got.problems[0].where == "t.parquet:3"
 
 
 def test_what_is_exported_is_imported_again():
