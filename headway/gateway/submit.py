@@ -68,7 +68,8 @@ def job_of(
     """
     own = stamped(document, caller)
     if own.get("notify") is None:
-        own |= _notified(site, own["team"], own["owner"])
+        user = site.policy_settings.team(own["team"]).user(own["owner"])
+        own |= {"notify": list(user.notify)} if user.notify else {}
     job = job_for(site, own)
     job = _in_image(site, job, pool, queue)
     read = allowed_here(site, JobText(job, Document(own)))
@@ -141,12 +142,6 @@ def stamped(job: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
             raise InvalidInput(field, said, allowed)
         own[field] = said
     return {**job, **own}
-
-
-def _notified(site: Site, team: str, owner: str) -> dict[str, Any]:
-    """By which blocks *owner* is told where the job does not say it."""
-    settings = site.policy_settings.team(team)
-    return {"notify": list(user.notify)} if (user := settings.user(owner)).notify else {}
 
 
 def allowed_here(site: Site, read: JobText) -> JobText:
@@ -284,29 +279,25 @@ def _with_the_limit_here(error: InvalidInput, site: Site) -> InvalidInput:
 
 def limit(field: str, nodes: Sequence[Node]) -> str:
     """What *nodes* allow for *field*, as the end of a sentence; empty if it depends on none."""
-    low = format_size(MIN_MEMORY_BYTES)
-    if field == "resources.gpu_memory":
-        sizes = [
-            (gpu.memory_bytes - gpu.reserve_bytes, node.pool)
-            for node in nodes
-            for gpu in node.capacity.gpus
-        ]
-        if sizes:
-            high, pool = max(sizes)
-            size = format_size(high)
-            return f"give a size between {low} and {size} (the largest GPU of pool {pool})"
-    elif field == "resources.host_memory" and nodes:
-        high, name = max(
-            (node.capacity.host_memory_bytes - node.reserve.host_memory_bytes, node.name)
-            for node in nodes
-        )
-        return (
-            f"give a size between {low} and {format_size(high)} (the largest node, {name}), or auto"
-        )
-    elif field == "resources.cpus" and nodes:
-        cpus, name = max((node.capacity.cpus - node.reserve.cpus, node.name) for node in nodes)
-        return f"give a number between 0.01 and {cpus:g} (the largest node, {name})"
-    return ""
+    sizes: list[tuple[float, str]] = []
+    for node in nodes:
+        has, kept = node.capacity, node.reserve
+        if field == "resources.gpu_memory":
+            where = f"GPU of pool {node.pool}"
+            sizes += [(gpu.memory_bytes - gpu.reserve_bytes, where) for gpu in has.gpus]
+        elif field == "resources.host_memory":
+            free_bytes = has.host_memory_bytes - kept.host_memory_bytes
+            sizes.append((free_bytes, f"node, {node.name}"))
+        elif field == "resources.cpus":
+            sizes.append((has.cpus - kept.cpus, f"node, {node.name}"))
+    if not sizes:
+        return ""
+    most, largest = max(sizes)
+    if field == "resources.cpus":
+        return f"give a number between 0.01 and {most:g} (the largest {largest})"
+    between = f"{format_size(MIN_MEMORY_BYTES)} and {format_size(most)}"
+    auto = ", or auto" if field == "resources.host_memory" else ""
+    return f"give a size between {between} (the largest {largest}){auto}"
 
 
 class Rehearsal(NamedTuple):
