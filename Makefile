@@ -90,9 +90,9 @@ wheel: $(READY)  ## build dist/headway-….whl, which needs no clone where it is
 
 lock:            ## resolve pyproject.toml again into the hashed lock files
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-	  --extra demo -o requirements.lock pyproject.toml requirements-build.in
+	  --extra demo --extra plots -o requirements.lock pyproject.toml requirements-build.in
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-	  --extra demo --extra parquet --extra s3 --extra redis --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml requirements-build.in
+	  --extra demo --extra plots --extra parquet --extra s3 --extra redis --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml requirements-build.in
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 	  --no-deps -o requirements-prefect.lock requirements-prefect.in
 

@@ -1,5 +1,6 @@
 """`estimate`: what a job would take, cost and need on each kind of node, in the UI."""
 
+from contextlib import suppress
 from typing import Any
 
 from prefect import flow, task
@@ -8,7 +9,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from headway.errors import InvalidInput
+from flows.page import show_picture
+from headway.errors import InvalidInput, NotInstalled
 from headway.forecast import Forecaster
 from headway.ledger.database import Connections
 from headway.model.job import TrainingJob
@@ -21,8 +23,8 @@ from headway.units import format_duration, format_size, parse_duration
 def options(
     site: Site, document: Any, budget: float | None, deadline: str | None, prefer: str
 ) -> str:
-    """Predict every way to run the job; a table and the choice."""
-    # SciPy takes seconds: only here.
+    """Predict every way to run the job; a table, a picture and the choice."""
+    # SciPy and matplotlib take seconds: only here.
     from headway.choice import Prefer, nothing_fits
     from headway.choice import document as option_document
     from headway.gateway.estimate import estimate_options
@@ -45,6 +47,14 @@ def options(
         description="Every way to run the job, with 80 % intervals; the choice (→) first, "
         "* where no other is both as fast and as cheap.",
     )
+    with suppress(NotInstalled):  # the table says as much
+        from headway.views.charts import draw_options
+
+        show_picture(
+            draw_options([option_document(option) for option in found]),
+            key="cost-against-time",
+            description="Each option with its 80 % interval; the Pareto set is joined.",
+        )
     best = found[0]
     if not best.chosen:
         return nothing_fits(option_document(best), budget, deadline_s)

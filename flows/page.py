@@ -1,9 +1,11 @@
 """What a run shows on its page in Prefect: artifacts that are made once and then kept up."""
 
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, cast
 from uuid import UUID
 
+from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 
@@ -30,3 +32,12 @@ class Artifact:
             with get_client(sync_client=True) as client:
                 client.update_artifact(self._id, ArtifactUpdate(data=data))
         self._shown = data
+
+
+def show_picture(png: bytes, *, key: str, description: str) -> None:
+    """Put *png* on the run's page; it travels inside the artifact, so no file has to be served.
+
+    Below an image artifact Prefect prints the image's address, here all of its data.
+    """
+    text = f"![{description}](data:image/png;base64,{b64encode(png).decode()})"
+    create_markdown_artifact(text, key=key, description=description)

@@ -38,6 +38,7 @@ _LATER = (
 @click.option("--deadline", "deadline_s", type=DURATION, help="Must end within, such as 8h.")
 @click.option("--cheapest", "prefer", flag_value="cheapest", help="Choose by cost.")
 @click.option("--fastest", "prefer", flag_value="fastest", default=True, help="Choose by time.")
+@click.option("--plot", type=OUTPUT, help="Write cost against time as PNG.")
 @as_json
 def estimate(
     *,
@@ -46,6 +47,7 @@ def estimate(
     budget: float | None,
     deadline_s: float | None,
     prefer: str,
+    plot: Path | None,
     machine: bool,
 ) -> None:
     """Say what a job would take, cost and need on each kind of node, and choose."""
@@ -53,6 +55,10 @@ def estimate(
     with open_client() as client, with_places(read):
         job = with_folder(read.job.document(), job_file)
         found = client.estimate(job, budget=budget, deadline_s=deadline_s, prefer=prefer)
+    if plot is not None:
+        from headway.views.charts import draw_options
+
+        plot.write_bytes(draw_options(found))
     if machine:
         print_json({"options": found})
         return

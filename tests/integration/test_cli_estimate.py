@@ -92,10 +92,12 @@ def test_an_estimate_marks_one_choice(site, tmp_path):
     site.ledger.nodes.register(node, boot_id="b", worker_token="t")
     job = tmp_path / "job.yaml"
     job.write_text("name: t\nimage: python:3.11\ncommand: [python]\nresources: {gpus: 1}\n")
-    got = json.loads(run(estimate, str(job), "--json"))["options"]
+    plot = tmp_path / "p.png"
+    got = json.loads(run(estimate, str(job), "--json", "--plot", str(plot)))["options"]
     assert [o["gpus"] for o in got] == [1, 2]
     assert [o["chosen"] for o in got] == [True, False]
     assert got[0]["basis"].startswith("prior")
+    assert plot.read_bytes().startswith(b"\x89PNG")
     assert "→" in run(estimate, str(job))
 
 
