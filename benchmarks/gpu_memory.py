@@ -20,8 +20,8 @@ from headway.policy.headroom import compute_headroom
 from headway.runtime.outcome import ran_out_of_gpu_memory, tried_bytes
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.reading import node_reading, with_owners
-from headway.testing.telemetry import FakeHost
 from headway.units import GIB, format_size
+from tests.ports.telemetry import FakeHost
 
 HELD_BYTES = 2 * GIB
 OUT_OF_MEMORY = 2

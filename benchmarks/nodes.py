@@ -57,9 +57,9 @@ from headway.model.run import ExitKind, RunState  # noqa: E402
 from headway.prefect.client import PrefectServer  # noqa: E402
 from headway.settings import Settings, read_settings  # noqa: E402
 from headway.site import Site  # noqa: E402
-from headway.testing.runtime import FakeMachine, FakeRuntime, Script  # noqa: E402
-from headway.testing.telemetry import FakeGpus, FakeHost  # noqa: E402
 from headway.units import GIB  # noqa: E402
+from tests.ports.runtime import FakeMachine, FakeRuntime, Script  # noqa: E402
+from tests.ports.telemetry import FakeGpus, FakeHost  # noqa: E402
 from tests.support import postgresql  # noqa: E402
 from tests.support.burst import cpu_s, lowest_priority  # noqa: E402
 from tests.support.queued import fill_queue  # noqa: E402

@@ -1,7 +1,7 @@
 """The engine port: what headway asks of a scheduler that decides itself who runs, and when.
 
-`slurm.SlurmEngine` is an adapter, `headway.testing.engine.FakeEngine` the fake; both pass the
-contract in `headway.testing.engine_contract`. To add an engine, write a class with what `Engine`
+`slurm.SlurmEngine` is an adapter, `tests.ports.engine.FakeEngine` the fake; both pass the
+contract in `tests.ports.engine_contract`. To add an engine, write a class with what `Engine`
 has, and subclass the contract. `place.Place` and `wrapper` do the rest for any engine whose
 machines share a folder: log, outputs, exit and peak use lie there.
 

@@ -1,8 +1,8 @@
 """The runtime port: what headway asks of whatever runs containers.
 
 Two adapters exist, `docker.containers.DockerRuntime` and `process.programs.ProcessRuntime`; the
-fake is `headway.testing.runtime.FakeRuntime`. All three pass `RuntimeContract` in
-`headway.testing.runtime_contract`, and the two that start commands beside programs
+fake is `tests.ports.runtime.FakeRuntime`. All three pass `RuntimeContract` in
+`tests.ports.runtime_contract`, and the two that start commands beside programs
 `ExecutionContract` there.
 """
 

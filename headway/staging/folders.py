@@ -33,7 +33,7 @@ from headway.staging.partial import Note, Partial
 class StagedIndex(Protocol):
     """Staged data sets of every node, and the runs that use them: the ledger implements it.
 
-    The fake is `headway.testing.staging.MemoryIndex`.
+    The fake is `tests.ports.staging.MemoryIndex`.
 
     The cache calls `record`, `acquire` and `remove` for a key only while it
     holds that key's lock on the node, so the index needs no lock of its own

@@ -65,7 +65,7 @@ class Reading(Protocol):
 
 
 class Reader(Protocol):
-    """Opens data sets for one user. The fake is `headway.testing.staging.OpenReader`."""
+    """Opens data sets for one user. The fake is `tests.ports.staging.OpenReader`."""
 
     @property
     def user(self) -> tuple[int, int] | None:

@@ -1,7 +1,7 @@
 """The telemetry ports. Real adapters: `gpu.NvmlGpus`, `host.NodeHost`.
 
-The fakes are in `headway.testing.telemetry`; fakes and adapters pass the
-contract in `headway.testing.telemetry_contract`.
+The fakes are in `tests.ports.telemetry`; fakes and adapters pass the
+contract in `tests.ports.telemetry_contract`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -16,9 +16,9 @@ from headway.engine.slurm import SlurmEngine
 from headway.errors import InvalidInput
 from headway.model.engine import GpuKind
 from headway.model.run import ExitKind
-from headway.testing.engine import POOL, FakeCluster, FakeEngine
-from headway.testing.engine_contract import EngineContract
-from headway.testing.engine_harness import EngineHarness
+from tests.ports.engine import POOL, FakeCluster, FakeEngine
+from tests.ports.engine_contract import EngineContract
+from tests.ports.engine_harness import EngineHarness
 from tests.support.slurm import Slurm, two_nodes
 
 

@@ -15,10 +15,10 @@ from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerState, Runtime
 from headway.runtime.process.programs import ProcessRuntime
-from headway.testing.runtime import FakeMachine, FakeRuntime
-from headway.testing.runtime_contract import COMMANDS, ENDS, ExecutionContract, RuntimeContract
-from headway.testing.runtime_harness import PROGRAMS, PROMPT_S, SLEEPS, Harness, until
-from headway.testing.weight_contract import WeightContract
+from tests.ports.runtime import FakeMachine, FakeRuntime
+from tests.ports.runtime_contract import COMMANDS, ENDS, ExecutionContract, RuntimeContract
+from tests.ports.runtime_harness import PROGRAMS, PROMPT_S, SLEEPS, Harness, until
+from tests.ports.weight_contract import WeightContract
 
 
 class TestFake(RuntimeContract, ExecutionContract):

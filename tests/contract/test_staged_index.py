@@ -9,13 +9,13 @@ import pytest
 from headway.ledger import Ledger
 from headway.staging.folders import StagedIndex
 from headway.staging.reader import Reader, UserReader
-from headway.testing.staging import MemoryIndex, OpenReader
-from headway.testing.staging_contract import (
+from tests.conftest import NOBODY
+from tests.integration.staging_process import FileIndex
+from tests.ports.staging import MemoryIndex, OpenReader
+from tests.ports.staging_contract import (
     ReaderContract,
     StagedIndexContract,
 )
-from tests.conftest import NOBODY
-from tests.integration.staging_process import FileIndex
 
 
 class TestMemoryIndex(StagedIndexContract):

@@ -11,9 +11,9 @@ from headway.telemetry.errors import NvmlUnavailable, TelemetryTimeout
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import HostSensors
-from headway.testing.telemetry import FakeGpus, FakeHost
-from headway.testing.telemetry_contract import GpuRig, GpuSensorsContract, HostSensorsContract
 from tests.nvml.stub import DRIVER_MISMATCH, GPU_IS_LOST, STATE_VARIABLE, StubGpus, build_stub
+from tests.ports.telemetry import FakeGpus, FakeHost
+from tests.ports.telemetry_contract import GpuRig, GpuSensorsContract, HostSensorsContract
 
 
 class FakeRig:

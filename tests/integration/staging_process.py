@@ -19,7 +19,7 @@ from typing import Any
 
 from headway.model.job_parts import Dataset
 from headway.staging.cache import DataCache
-from headway.testing.staging import MemoryIndex
+from tests.ports.staging import MemoryIndex
 
 
 class FileIndex:

@@ -42,11 +42,11 @@ from headway.staging.cache import DataCache
 from headway.staging.errors import SourceMissing, StagingTimedOut
 from headway.telemetry.errors import NvmlUnavailable
 from headway.telemetry.host import boot_id
-from headway.testing.telemetry import FakeGpus
 from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.units import GIB, MIB
 from headway.views.run_history import history_of
 from headway.views.run_report import markdown
+from tests.ports.telemetry import FakeGpus
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
 from tests.support.leading import admitted

@@ -16,8 +16,8 @@ from headway.prefect.client import PrefectServer
 from headway.runtime.errors import CeilingUnsafe, PolicyViolation
 from headway.settings import Settings
 from headway.site import POLICY, Site
-from headway.testing.telemetry import FakeGpus
 from headway.this_node import adopt, join_site, read_node
+from tests.ports.telemetry import FakeGpus
 from tests.support.leading import admitted
 from tests.support.postgresql import with_ledger
 from tests.support.queued import begun, claim

@@ -18,8 +18,8 @@ from headway.gateway.tokens import issue
 from headway.model.access import Scope
 from headway.model.node import Capacity, Node
 from headway.site import Site
-from headway.testing.clock import FakeClock
 from headway.units import GIB
+from tests.ports.clock import FakeClock
 from tests.support.api import MEMBER, serving, site_in
 from tests.support.on_ledger import enqueue
 

@@ -26,9 +26,9 @@ from headway.runtime.docker.engine import Remap
 from headway.runtime.errors import RuntimeFailure
 from headway.settings import Settings
 from headway.site import Site
-from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
+from tests.ports.clock import FakeClock
 from tests.support.containers import create_container
 from tests.support.leading import grant_in_term
 from tests.support.postgresql import with_ledger

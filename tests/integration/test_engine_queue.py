@@ -28,8 +28,8 @@ from headway.scheduler.engine_queue import EngineQueue
 from headway.scheduler.limits import Gates
 from headway.settings import Settings
 from headway.site import Site
-from headway.testing.engine import POOL, FakeCluster, FakeEngine
 from headway.this_node import join_site
+from tests.ports.engine import POOL, FakeCluster, FakeEngine
 from tests.support.postgresql import with_ledger
 
 pytestmark = pytest.mark.usefixtures("often")

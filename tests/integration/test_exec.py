@@ -45,8 +45,8 @@ from headway.run.here import connected_note, container_name
 from headway.runtime.port import ContainerSpec
 from headway.settings import Settings
 from headway.site import Site
-from headway.testing.runtime_harness import until
 from headway.units import GIB, MIB
+from tests.ports.runtime_harness import until
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.leading import grant_in_term
 from tests.support.postgresql import new_ledger

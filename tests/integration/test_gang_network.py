@@ -28,9 +28,9 @@ from headway.run.gang_folder import GANG as GANG_FOLDER
 from headway.runtime.errors import PolicyViolation, RuntimeFailure
 from headway.settings import Settings
 from headway.site import POLICY, Site
-from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.this_node import adopt, join_site
 from headway.units import MIB
+from tests.ports.runtime import FakeMachine, FakeRuntime, Script
 from tests.support.leading import grant_in_term
 from tests.support.postgresql import with_ledger
 from tests.support.queued import enqueue

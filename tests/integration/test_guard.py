@@ -26,10 +26,10 @@ from headway.run.here import container_name
 from headway.runtime.port import ContainerSpec, ContainerState, Runtime
 from headway.settings import Settings
 from headway.site import Site
-from headway.testing.clock import FakeClock
-from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.this_node import join_site
 from headway.units import MIB
+from tests.ports.clock import FakeClock
+from tests.ports.runtime import FakeMachine, FakeRuntime, Script
 from tests.support.guard_process import guard_process
 from tests.support.leading import admit_in_term, grant_in_term
 from tests.support.postgresql import new_ledger, with_ledger

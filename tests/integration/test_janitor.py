@@ -21,9 +21,9 @@ from headway.node.janitor import Janitor
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S, MAX_FLOW_STARTS
 from headway.settings import Settings
 from headway.site import Site
-from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
+from tests.ports.clock import FakeClock
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
 from tests.support.leading import admit_in_term, grant_in_term

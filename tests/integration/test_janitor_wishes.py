@@ -28,11 +28,11 @@ from headway.scheduler.reconciler import Mending, PrefectRun, Reconciler
 from headway.scheduler.told_ends import PAGE_EVERY_S
 from headway.settings import Settings
 from headway.site import Site
-from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
 from headway.views.queue_document import line_views
 from headway.views.run_document import ledger_state
+from tests.ports.clock import FakeClock
 from tests.support.api import cut_off
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release

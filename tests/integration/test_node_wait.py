@@ -12,9 +12,9 @@ from headway.model.node import NodeState
 from headway.policy.guard import GuardTimes
 from headway.settings import Settings
 from headway.site import Site
-from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
+from tests.ports.clock import FakeClock
 from tests.support.leading import grant_in_term
 from tests.support.postgresql import with_ledger
 

@@ -17,7 +17,6 @@ from headway.policy.headroom import compute_headroom
 from headway.telemetry.errors import NvmlUnavailable, TelemetryTimeout
 from headway.telemetry.gpu import KERNEL_DRIVER, NvmlGpus
 from headway.telemetry.reading import node_reading, with_owners
-from headway.testing.telemetry import FakeHost
 from headway.units import GIB, KIB
 from tests.nvml.stub import (
     DRIVER_MISMATCH,
@@ -29,6 +28,7 @@ from tests.nvml.stub import (
     StubGpus,
     build_stub,
 )
+from tests.ports.telemetry import FakeHost
 
 
 class HandClock(SystemClock):

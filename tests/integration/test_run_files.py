@@ -32,8 +32,8 @@ from headway.run.here import container_name, log_path
 from headway.runtime import secretfiles
 from headway.settings import Settings
 from headway.site import Site
-from headway.testing.clock import FakeClock
 from headway.units import GIB
+from tests.ports.clock import FakeClock
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.leading import grant_in_term
 from tests.support.on_ledger import enqueue

@@ -14,7 +14,7 @@ from headway.errors import InvalidInput, SiteRefused, SiteUnreachable
 from headway.prefect.auth import CLIENT
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
-from headway.testing.clock import FakeClock
+from tests.ports.clock import FakeClock
 
 
 class Slow(BaseHTTPRequestHandler):

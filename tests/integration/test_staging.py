@@ -19,8 +19,8 @@ from headway.staging.cache import DataCache, StagedDataset
 from headway.staging.errors import CacheFull, ChecksumMismatch, SourceChanged, SourceMissing
 from headway.staging.reader import Reading
 from headway.staging.source import SourceFile
-from headway.testing.staging import MemoryIndex, OpenReader
 from headway.units import MIB
+from tests.ports.staging import MemoryIndex, OpenReader
 
 Stage = Callable[..., StagedDataset]
 

@@ -20,9 +20,9 @@ from headway.model.job_parts import Dataset
 from headway.staging.cache import DataCache, StagedDataset
 from headway.staging.errors import CacheFull
 from headway.staging.partial import Partial
-from headway.testing.staging import MemoryIndex, OpenReader
 from headway.units import MIB
 from tests.integration.staging_process import cache_at
+from tests.ports.staging import MemoryIndex, OpenReader
 from tests.support.small_disk import small_disk
 
 BUDGET = 100 * MIB

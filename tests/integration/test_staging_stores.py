@@ -15,8 +15,8 @@ from headway.site import Site
 from headway.staging.cache import DataCache
 from headway.staging.errors import SourceMissing
 from headway.staging.reader import Credentials, UserReader
-from headway.testing.staging import MemoryIndex
 from headway.units import MIB
+from tests.ports.staging import MemoryIndex
 from tests.support.postgresql import with_ledger
 from tests.support.s3 import BUCKET
 

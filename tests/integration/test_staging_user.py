@@ -14,9 +14,9 @@ from headway.staging.errors import CacheFull, SourceChanged, SourceMissing
 from headway.staging.reader import UserReader
 from headway.staging.rules import SourceRules
 from headway.staging.source import inspect
-from headway.testing.staging import MemoryIndex
 from headway.units import MIB
 from tests.conftest import NOBODY
+from tests.ports.staging import MemoryIndex
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 

@@ -16,8 +16,8 @@ from headway.staging.errors import SourceMissing, SourceUnreachable, StagingTime
 from headway.staging.reader import UserReader
 from headway.staging.rules import SourceRules
 from headway.staging.source import inspect
-from headway.testing.staging import MemoryIndex
 from headway.units import MIB
+from tests.ports.staging import MemoryIndex
 
 LISTED = SourceRules(hosts=("127.0.0.1",))
 

@@ -23,11 +23,11 @@ from headway.run.here import log_path
 from headway.settings import Settings
 from headway.site import LINE, Site
 from headway.staging.store import Store
-from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import GIB
 from headway.views.run_history import history_of
 from headway.views.run_report import run_report
+from tests.ports.clock import FakeClock
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.leading import grant_in_term
 from tests.support.on_ledger import enqueue

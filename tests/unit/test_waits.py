@@ -7,8 +7,8 @@ import psycopg
 
 from headway.errors import LedgerUnreachable
 from headway.ledger import Ledger
-from headway.testing.clock import FakeClock
 from headway.waits import LONG_S, Watch, waiting_for
+from tests.ports.clock import FakeClock
 
 
 def test_a_call_that_takes_long_is_told_of_once() -> None:

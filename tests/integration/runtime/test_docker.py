@@ -23,8 +23,9 @@ from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.errors import ImageMissing, PolicyViolation, RuntimeFailure
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState
 from headway.runtime.surroundings import surroundings
-from headway.testing.runtime import Script
-from headway.testing.runtime_harness import (
+from headway.units import MIB
+from tests.ports.runtime import Script
+from tests.ports.runtime_harness import (
     LOOKS_AROUND,
     SLEEPS,
     SPEAKS,
@@ -33,7 +34,6 @@ from headway.testing.runtime_harness import (
     until,
     whole_log,
 )
-from headway.units import MIB
 from tests.support.whitelist import beyond, watched
 
 pytestmark = pytest.mark.docker

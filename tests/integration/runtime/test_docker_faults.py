@@ -18,9 +18,9 @@ from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.errors import EngineUnreachable
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState
-from headway.testing.runtime import Script
-from headway.testing.runtime_harness import SLEEPS, Harness, Program, until, whole_log
 from samples.local_image import BUSYBOX, build
+from tests.ports.runtime import Script
+from tests.ports.runtime_harness import SLEEPS, Harness, Program, until, whole_log
 from tests.support import dockerd
 
 pytestmark = [

@@ -24,9 +24,9 @@ from headway.model.container_policy import (
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerSpec, ContainerState
-from headway.testing.runtime import Script
-from headway.testing.runtime_harness import Harness, Program, until, whole_log
 from samples.local_image import BUSYBOX, build
+from tests.ports.runtime import Script
+from tests.ports.runtime_harness import Harness, Program, until, whole_log
 from tests.support import dockerd, netns
 
 pytestmark = pytest.mark.docker

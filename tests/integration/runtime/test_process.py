@@ -24,9 +24,9 @@ from headway.runtime.port import BindMount, ContainerSpec, ContainerState, Runti
 from headway.runtime.process import notes, programs
 from headway.runtime.process.programs import ProcessRuntime
 from headway.runtime.surroundings import surroundings
-from headway.testing.runtime import Script
-from headway.testing.runtime_harness import LOOKS_AROUND, SLEEPS, Harness, Program, until, whole_log
 from headway.units import MIB
+from tests.ports.runtime import Script
+from tests.ports.runtime_harness import LOOKS_AROUND, SLEEPS, Harness, Program, until, whole_log
 
 
 @pytest.fixture

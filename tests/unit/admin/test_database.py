@@ -10,7 +10,7 @@ from headway.admin.database.own import NoDatabase, _folder, suiting
 from headway.admin.environment import site_environment
 from headway.errors import LedgerMissing, LedgerUnreachable
 from headway.settings import Settings
-from headway.testing.clock import FakeClock
+from tests.ports.clock import FakeClock
 
 URL = "postgresql://headway:pw@/headway?host=%2Fsrv%2Fh%2Fdatabase"
 

@@ -9,7 +9,7 @@ import pytest
 from headway.admin import processes
 from headway.prefect.auth import CLIENT, SERVER
 from headway.settings import Settings
-from headway.testing.clock import FakeClock
+from tests.ports.clock import FakeClock
 
 
 class Machine:

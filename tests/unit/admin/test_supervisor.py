@@ -12,7 +12,7 @@ from headway.admin.supervisor import Kept, keep
 from headway.ledger import hosting
 from headway.node.daemon import Daemon
 from headway.settings import Settings
-from headway.testing.clock import FakeClock
+from tests.ports.clock import FakeClock
 
 
 @pytest.fixture

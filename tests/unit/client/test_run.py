@@ -6,7 +6,7 @@ import pytest
 from headway import Client
 from headway.credentials import Address
 from headway.errors import RunFailed, RunUnknown, WaitTimedOut
-from headway.testing.clock import FakeClock
+from tests.ports.clock import FakeClock
 
 RUN: dict[str, object] = {"run_id": "a1", "name": "digits", "state": "Running", "url": "/runs/a1"}
 GOES_ON = {"over": False, "url": "/runs/a1", "state": "Running"}

@@ -9,7 +9,7 @@ import pytest
 from headway.clock import SystemClock
 from headway.engine.place import Place
 from headway.engine.port import Phase, Request
-from headway.testing.engine import POOL, FakeCluster, FakeEngine
+from tests.ports.engine import POOL, FakeCluster, FakeEngine
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from headway.estimate.features import Configuration
 from headway.model.trace import Trace
 from headway.settings import Settings
 from headway.site import Site
-from headway.testing.clock import FakeClock
+from tests.ports.clock import FakeClock
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 ASKED = Configuration(network="a", gpu_type="v100", batch_size=24, iterations=1000)

@@ -16,7 +16,7 @@ from headway.estimate.remaining.remaining_time import RemainingEstimate
 from headway.model.progress import ProgressPoint
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.run.follow import Watched
-from headway.testing.clock import FakeClock
+from tests.ports.clock import FakeClock
 
 HALF = Watched(
     30.0,

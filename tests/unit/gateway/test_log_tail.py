@@ -6,7 +6,7 @@ import anyio
 
 from headway.gateway.run_files import LogTail
 from headway.model.run_file import LogPiece
-from headway.testing.clock import FakeClock
+from tests.ports.clock import FakeClock
 
 MINUTES = 600
 

@@ -17,9 +17,9 @@ from headway.model.prefect_view import PrefectView
 from headway.model.run import RunState
 from headway.policy.agree import Change
 from headway.scheduler.reconciler import Mending, PrefectRun
-from headway.testing.clock import FakeClock
 from headway.worker import pool as pool_module
 from headway.worker.pool import PrefectPool
+from tests.ports.clock import FakeClock
 
 RUN = str(UUID(int=1))
 PATIENCE_S = 60.0

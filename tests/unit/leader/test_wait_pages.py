@@ -12,8 +12,8 @@ from prefect.utilities.names import generate_slug
 from headway.leader import wait_pages
 from headway.leader.names import is_made_up
 from headway.leader.wait_pages import WaitPages
-from headway.testing.clock import FakeClock
 from headway.worker.pool import PrefectPool
+from tests.ports.clock import FakeClock
 
 RUN, OTHER = (str(UUID(int=at)) for at in (1, 2))
 

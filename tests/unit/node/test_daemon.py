@@ -13,7 +13,7 @@ import pytest
 
 from headway.node import daemon as module
 from headway.node.daemon import SILENT_S, Daemon
-from headway.testing.clock import FakeClock
+from tests.ports.clock import FakeClock
 from tests.support.site import wait_for
 
 

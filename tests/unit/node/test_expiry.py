@@ -11,7 +11,7 @@ import pytest
 from headway.node.expiry import tidy_environments
 from headway.run.environment import LOCK, SEALED, lock_of
 from headway.run.environment_pruning import KEEP_S, prune_environments
-from headway.testing.clock import FakeClock
+from tests.ports.clock import FakeClock
 
 GIB = 1 << 30
 

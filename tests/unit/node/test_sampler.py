@@ -12,9 +12,9 @@ from headway.model.node import GpuProcess, HostReading, NodeReading
 from headway.model.telemetry import TelemetryPoint
 from headway.node.sampler import Sampler
 from headway.telemetry.thinning import points_of, thinned
-from headway.testing.clock import FakeClock
-from headway.testing.telemetry import FakeGpus, FakeHost
 from headway.units import GIB
+from tests.ports.clock import FakeClock
+from tests.ports.telemetry import FakeGpus, FakeHost
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOST = HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)

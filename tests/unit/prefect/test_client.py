@@ -11,7 +11,7 @@ import pytest
 
 from headway.errors import SiteBroken, SiteUnreachable
 from headway.prefect.client import PrefectServer
-from headway.testing.clock import FakeClock
+from tests.ports.clock import FakeClock
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

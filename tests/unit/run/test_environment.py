@@ -15,8 +15,8 @@ from headway.model.outside import Outside
 from headway.run import environment
 from headway.run.environment import Environment, environment_of, lock_of
 from headway.runtime.errors import RuntimeFailure
-from headway.testing.clock import FakeClock
 from headway.trees import remove
+from tests.ports.clock import FakeClock
 from tests.support.small_wheel import small_wheel
 
 PROGRAM, MAKER = 70001, 70999

@@ -29,10 +29,10 @@ from headway.run.log_progress import LogProgress
 from headway.runtime.logfile import LogChunk
 from headway.runtime.port import ContainerSpec, ContainerState, ContainerStatus, Usage
 from headway.runtime.redact import Redactor
-from headway.testing.clock import FakeClock
-from headway.testing.runtime import FakeMachine, FakeRuntime, Script
-from headway.testing.telemetry import FakeGpus
 from headway.units import DAY_S, GIB
+from tests.ports.clock import FakeClock
+from tests.ports.runtime import FakeMachine, FakeRuntime, Script
+from tests.ports.telemetry import FakeGpus
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from headway.run.log_progress import LogProgress
 from headway.run.written_progress import WrittenProgress
 from headway.runtime.logfile import LogChunk
 from headway.runtime.redact import Redactor
-from headway.testing.clock import FakeClock
+from tests.ports.clock import FakeClock
 
 DATA = Path(__file__).parents[2] / "data" / "written"
 """Written by tensorboardX 2.6 (five scalars of two tags, a histogram, a text) and by W&B 0.31

@@ -12,8 +12,8 @@ from threading import Event, Thread, current_thread, main_thread
 import pytest
 
 from headway.runtime.diskuse import DiskMeter, removed_but_open, used_bytes
-from headway.testing.clock import FakeClock
 from headway.units import MIB
+from tests.ports.clock import FakeClock
 
 LIBC = CDLL(None)
 LIBC.mmap.restype = c_void_p

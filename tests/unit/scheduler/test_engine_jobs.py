@@ -9,8 +9,8 @@ import pytest
 from headway.engine.errors import EngineAway
 from headway.engine.place import Place
 from headway.scheduler.engine_jobs import EngineJobs
-from headway.testing.clock import FakeClock
-from headway.testing.engine import FakeCluster, FakeEngine
+from tests.ports.clock import FakeClock
+from tests.ports.engine import FakeCluster, FakeEngine
 
 
 def test_until_it_has_answered_once_nothing_is_said_of_its_jobs(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from headway.errors import GatewayUnreachable
-from headway.testing.clock import FakeClock
 from headway.views.watch import watch_run
+from tests.ports.clock import FakeClock
 
 
 class Watched:

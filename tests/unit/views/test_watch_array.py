@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from headway.errors import GatewayUnreachable
-from headway.testing.clock import FakeClock
 from headway.views.watch import watch_array
+from tests.ports.clock import FakeClock
 
 
 class Watched:

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from headway.testing.clock import FakeClock
 from headway.worker.starts import Starts
+from tests.ports.clock import FakeClock
 
 RUN = "a"
 

@@ -13,10 +13,10 @@ from headway.errors import LedgerUnreachable
 from headway.node.forkstart import Forked, Program
 from headway.node.janitor import Done
 from headway.policy.reconcile import Action
-from headway.testing.clock import FakeClock
 from headway.worker import gpu_node
 from headway.worker.gpu_node import GpuNodeWorker
 from headway.worker.starts import Starts
+from tests.ports.clock import FakeClock
 
 RUN, OTHER = "run", "other"
 

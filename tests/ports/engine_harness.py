@@ -100,19 +100,19 @@ class EngineHarness:
     def end(self, key: str, member: int = 0) -> Exit:
         """How it ended, once it has."""
         end = self.ended(key, member).end
-        assert end is not None, key  # noqa: S101 - a test's own
+        assert end is not None, key
         return end
 
     def up(self, key: str) -> None:
         """Wait until its program says so."""
         self.until(key, Phase.RUNNING)
         is_up = until(lambda: self.log(key) == "up\n", SystemClock(), self.within_s, 0.05)
-        assert is_up, self.log(key)  # noqa: S101 - a test's own
+        assert is_up, self.log(key)
 
     def written(self, key: str) -> None:
         """Wait until its wrapper has written how it ended, and ask the engine nothing."""
         there = (self.folder / key / "ended.json").exists
-        assert until(there, SystemClock(), self.within_s, 0.05), key  # noqa: S101 - a test's own
+        assert until(there, SystemClock(), self.within_s, 0.05), key
         time.sleep(0.5)  # then it ends itself
 
     def log(self, key: str, member: int = 0) -> str:

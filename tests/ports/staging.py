@@ -79,11 +79,11 @@ class _Open:
         return self._source
 
     def pieces(self, file: SourceFile) -> Iterator[bytes]:
-        assert self._source is not None  # noqa: S101 - only files of an inspected source are asked for
+        assert self._source is not None
         with reading(self._uri), self._source.open(file, SourceRules()) as opened:
             while piece := opened.read(CHUNK_BYTES):
                 yield piece
 
     def probe(self, file: SourceFile) -> None:
-        assert self._source is not None  # noqa: S101 - only files of an inspected source are asked for
+        assert self._source is not None
         self._source.probe(file, SourceRules())

@@ -13,8 +13,8 @@ from headway import waits
 from headway.clock import SystemClock
 from headway.model.container_policy import ContainerPolicy
 from headway.runtime.port import ContainerSpec, ContainerStatus, Runtime
-from headway.testing.runtime import OnTerm, Script
 from headway.units import MIB
+from tests.ports.runtime import OnTerm, Script
 
 T = TypeVar("T")
 END_S = 20.0
@@ -167,7 +167,7 @@ def whole_log(runtime: Runtime, name: str) -> bytes:
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait for *condition*; fail when it does not come."""
-    assert waits.until(condition, SystemClock(), END_S, 0.01)  # noqa: S101 - a test's own
+    assert waits.until(condition, SystemClock(), END_S, 0.01)
 
 
 def at_once(number: int, harness: Harness, act: Callable[[Runtime], T]) -> list[T]:

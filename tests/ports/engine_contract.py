@@ -8,7 +8,7 @@ from headway.engine.errors import EngineRefused
 from headway.engine.port import After, Array, Gang, Phase, Requeue
 from headway.errors import InvalidInput
 from headway.model.run import ExitKind, When
-from headway.testing.engine_harness import IGNORES, OBEYS, SLEEPS, EngineHarness
+from tests.ports.engine_harness import IGNORES, OBEYS, SLEEPS, EngineHarness
 
 
 class EngineContract:

@@ -332,11 +332,11 @@ class FakeRuntime:
         self._get(name).executions.append(execution)
         return execution
 
-    def frozen(self, name: str) -> AbstractContextManager[bool]:  # noqa: ARG002 - the port's
+    def frozen(self, name: str) -> AbstractContextManager[bool]:
         """It cannot be had."""
         return nullcontext(False)
 
-    def own_folders(self, name: str) -> tuple[Path, ...]:  # noqa: ARG002 - the port's
+    def own_folders(self, name: str) -> tuple[Path, ...]:
         """None: nothing is written."""
         return ()
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from headway.model.container_policy import CpuRule
 from headway.runtime.port import ContainerSpec, Runtime
-from headway.testing.runtime_harness import SPINS, Harness, until, whole_log
+from tests.ports.runtime_harness import SPINS, Harness, until, whole_log
 
 _CPU_S = 4.0
 """Each pair of programs is compared over so much CPU time."""

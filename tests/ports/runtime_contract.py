@@ -17,8 +17,9 @@ from headway.runtime.errors import (
     RuntimeFailure,
 )
 from headway.runtime.port import BindMount, ContainerState, Execution, Runtime, RuntimeKind
-from headway.testing.runtime import CommandScript
-from headway.testing.runtime_harness import (
+from headway.units import MIB
+from tests.ports.runtime import CommandScript
+from tests.ports.runtime_harness import (
     CHILD_EATS_MEMORY,
     COUNTS,
     EATS_MEMORY,
@@ -37,7 +38,6 @@ from headway.testing.runtime_harness import (
     until,
     whole_log,
 )
-from headway.units import MIB
 
 ENDS = ("sh", "-c", "echo out; echo err >&2; exit 5")
 READS = ("cat",)
