@@ -21,6 +21,7 @@ from headway.estimate.candidates import candidates, quietly
 from headway.estimate.duration.time_model import CHAMPION, SPAN
 from headway.estimate.encode import Floats
 from headway.estimate.estimator import FEWEST
+from headway.estimate.evaluation.compare import BETTER, FEWEST_TO_JUDGE, OF_ONE
 from headway.estimate.evaluation.evaluate import HeldOut, Split, log_errors, said_of, score
 from headway.estimate.features import Configuration, Unit, from_trace
 from headway.estimate.frame import frame_of
@@ -34,16 +35,10 @@ log = logging.getLogger(__name__)
 ROWS = 160
 """So many runs take part: the newest, an equal share of each recipe as far as it has them; a team
 has no more than half of them while others have more."""
-FEWEST_TO_JUDGE = 10
-"""With fewer runs of a kind a difference is chance."""
 FEWEST_TO_LEARN = 10
 """A split that leaves fewer rows to learn from is none: some candidates cannot."""
-OF_ONE = 10
-"""A person's runs count as so many at most."""
 OF_TEAM = 40
-"""A team's."""
-BETTER = 0.98
-"""A challenger's mean error is at most so much of the champion's."""
+"""A team's runs count as so many at most."""
 SURE = 0.05
 """What chance alone brings about no more often than so, over all challengers of a kind."""
 WORST = 10
