@@ -13,7 +13,6 @@ from uuid import uuid4
 from pydantic import TypeAdapter
 
 from headway.clock import Clock, SystemClock
-from headway.durable import replace_file
 from headway.errors import InvalidInput, LedgerError
 from headway.estimate.physics import Tables, shipped, with_site
 from headway.home import have_passable, keep_private, samples
@@ -27,9 +26,10 @@ from headway.model.number_range import NumberRange
 from headway.policy.narrowing import check, for_team, uid_refusal
 from headway.policy.settings import PolicySettings
 from headway.runtime.ceiling_file import read_ceiling
-from headway.runtime.errors import CeilingUnsafe, EngineSilent, EngineUnreachable
+from headway.runtime.chosen import ChosenRuntime
+from headway.runtime.errors import CeilingUnsafe
 from headway.runtime.port import Runtime, RuntimeKind
-from headway.runtime.process.programs import ProcessRuntime
+from headway.runtime.rules import with_real_roots
 from headway.settings import Settings, read_settings, service_of
 from headway.staging.cache import DataCache
 from headway.staging.reader import Credentials, Reader, UserReader, no_secret
@@ -41,7 +41,6 @@ from headway.telemetry.port import GpuSensors, HostSensors
 
 if TYPE_CHECKING:
     from headway.estimate.estimator import Estimators
-    from headway.runtime.docker.containers import DockerRuntime
 
 log = logging.getLogger(__name__)
 
@@ -93,97 +92,27 @@ class Site:
         Ledger.open(self.settings.database_url).close()
 
     @cached_property
+    def chosen(self) -> ChosenRuntime:
+        """Which runtime this node has, by its settings and as its worker chose it."""
+        return ChosenRuntime(self.settings, self.clock, self.site_id, self._closed_services)
+
+    @cached_property
     def runtime(self) -> Runtime:
         """The engine or the process runtime: as set, else as this node's worker chose it."""
-        kind = self._settled() or self._which_runtime()
-        return self._made(kind, self._runtime_policy(), self.node_settings.reserve_cpus)
-
-    def runtime_for_stopping(self, before: Runtime | None = None) -> Runtime | None:
-        """One that lists and stops containers, made without asking ledger or engine.
-
-        *before*, where it is still of the kind that this node's worker has settled; None until
-        it has.
-        """
-        kind = self._settled()
-        if kind is None or (before is not None and before.kind is kind):
-            return before
-        return self._made(kind, ContainerPolicy())  # which asks for nothing
-
-    def why_no_engine(self) -> str:
-        """Why programs are started as processes, where they are."""
-        if self.settings.runtime != "auto":
-            return "as HEADWAY_RUNTIME says"
-        return self._engine(ContainerPolicy()).engine.why_none()
-
-    def _settled(self) -> RuntimeKind | None:
-        if self.settings.runtime != "auto":
-            return RuntimeKind(self.settings.runtime)
-        return self._noted()
+        kind = self.chosen.settled or self._which_runtime()
+        return self.chosen.made(kind, self._runtime_policy(), self.node_settings.reserve_cpus)
 
     def choose_runtime(self) -> None:
-        """Settle which runtime this node has until its worker is started anew.
-
-        If every process asked the engine for itself, one answer that does not
-        come would let it look for the containers of a node in the wrong place,
-        find none, and start a job twice.
-        """
+        """Settle which runtime this node has until its worker is started anew."""
         if self.settings.runtime == "auto":
-            self.settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            replace_file(self._runtime_note, self._which_runtime().value)
+            self.chosen.settle(self._which_runtime())
 
     def _which_runtime(self) -> RuntimeKind:
-        """That of a run which is under way here, else the engine where one answers.
-
-        Raises:
-            EngineSilent: None answers, and there is or has been one: a program
-                that was to be confined must not run as a plain process
-                because an engine is being started anew.
-        """
+        """That of a run which is under way here, else as `ChosenRuntime.found`."""
         for run in self.ledger.runs.on_node(self.settings.node):
             if run.runtime is not None:
                 return RuntimeKind(run.runtime)
-        runtime = self._engine(self._runtime_policy())
-        had = self.settings.state_dir / "engine"
-        try:
-            runtime.containers()
-        except EngineUnreachable as error:
-            engine = runtime.engine
-            if had.exists() or self._noted() is RuntimeKind.DOCKER or engine.expected():
-                raise EngineSilent(error.action, error.cause, engine.address) from error
-            return RuntimeKind.PROCESS
-        had.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        had.touch()
-        return RuntimeKind.DOCKER
-
-    @property
-    def _runtime_note(self) -> Path:
-        return self.settings.state_dir / "runtime"
-
-    def _noted(self) -> RuntimeKind | None:
-        try:
-            return RuntimeKind(self._runtime_note.read_text())
-        except (FileNotFoundError, ValueError):  # none, or one of which a part is missing
-            return None
-
-    def _made(
-        self, kind: RuntimeKind, policy: ContainerPolicy, reserve_cpus: float = 0.0
-    ) -> Runtime:
-        if kind is RuntimeKind.DOCKER:
-            return self._engine(policy, reserve_cpus)
-        return ProcessRuntime(self.settings.home, policy, self.clock, reserve_cpus)
-
-    def _engine(self, policy: ContainerPolicy, reserve_cpus: float = 0.0) -> "DockerRuntime":
-        # 0.2 s of imports
-        from headway.runtime.docker.containers import DockerRuntime  # noqa: PLC0415
-
-        return DockerRuntime(
-            site=self.site_id,
-            policy=policy,
-            clock=self.clock,
-            docker_host=self.settings.docker_host,
-            closed=self._closed_services,
-            reserve_cpus=reserve_cpus,
-        )
+        return self.chosen.found(self._runtime_policy())
 
     def _closed_services(self) -> list[tuple[str, int]]:
         """Services of the site on other machines that containers may not reach."""
@@ -419,27 +348,6 @@ class Site:
         """Let runtime and cache be built anew, from new settings, when they are next asked for."""
         for built in ("runtime", "cache"):
             self.__dict__.pop(built, None)
-
-
-def with_real_roots(policy: ContainerPolicy) -> ContainerPolicy:
-    """*policy* with its mount roots and volumes as they are without links.
-
-    So what is compared is what is read.
-    """
-    teams = {
-        name: rules.model_copy(update={"mount_roots": _real(rules.mount_roots)})
-        for name, rules in policy.teams.items()
-    }
-    volumes = {
-        name: volume.model_copy(update={"path": volume.path.resolve()})
-        for name, volume in policy.volumes.items()
-    }
-    real = {"mount_roots": _real(policy.mount_roots), "teams": teams, "volumes": volumes}
-    return policy.model_copy(update=real)
-
-
-def _real(roots: tuple[Path, ...] | None) -> tuple[Path, ...] | None:
-    return None if roots is None else tuple(root.resolve() for root in roots)
 
 
 def as_ids(user: str) -> tuple[int, int] | None:

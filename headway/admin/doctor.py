@@ -140,7 +140,7 @@ def _runtime(site: Site) -> tuple[bool, str]:
     runtime.containers()
     weak = " ".join(runtime.weaknesses())
     if runtime.kind is RuntimeKind.PROCESS:
-        return True, f"process ({site.why_no_engine()}). {weak}"
+        return True, f"process ({site.chosen.why_no_engine}). {weak}"
     return True, f"{runtime.kind.value}. {weak}" if weak else runtime.kind.value
 
 

@@ -290,7 +290,7 @@ def _end_flows(
 
 def _alive_here(site: Site) -> dict[str, str]:
     """The run of each container that runs on this node, as far as its runtime tells."""
-    runtime = site.runtime_for_stopping()
+    runtime = site.chosen.for_stopping()
     try:
         listed = runtime.containers() if runtime is not None else []
     except RuntimeFailure as error:

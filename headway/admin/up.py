@@ -61,7 +61,7 @@ def _bring_up(site: Site, say: Say) -> dict[str, Any]:
             check_name(site.ledger, settings)
             site.choose_runtime()
             if site.runtime.kind is RuntimeKind.PROCESS:
-                say(f"programs run as plain processes: {site.why_no_engine()}")
+                say(f"programs run as plain processes: {site.chosen.why_no_engine}")
         started, registered = (_node if settings.is_guest else _site)(site, say)
         start_supervisor(settings)
     gateway = noted_gateway(settings)

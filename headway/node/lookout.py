@@ -102,7 +102,7 @@ class Lookout:
 
     def _listed(self) -> Containers | None:
         """This site's containers here, whatever their state; None where the engine is away."""
-        self.runtime = self._site.runtime_for_stopping(self.runtime)
+        self.runtime = self._site.chosen.for_stopping(self.runtime)
         try:
             listed = self.runtime.containers() if self.runtime is not None else []
         except RuntimeFailure as error:

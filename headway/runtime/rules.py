@@ -112,3 +112,24 @@ def real_source(mount: BindMount, roots: tuple[Path, ...]) -> Path:
         places = ", ".join(str(root) for root in roots) or "nothing (no mount roots are set)"
         raise PolicyViolation("mount source", str(mount.source), f"allowed is {places}")
     return source
+
+
+def with_real_roots(policy: ContainerPolicy) -> ContainerPolicy:
+    """*policy* with its mount roots and volumes as they are without links.
+
+    So what is compared is what is read.
+    """
+    teams = {
+        name: rules.model_copy(update={"mount_roots": _real(rules.mount_roots)})
+        for name, rules in policy.teams.items()
+    }
+    volumes = {
+        name: volume.model_copy(update={"path": volume.path.resolve()})
+        for name, volume in policy.volumes.items()
+    }
+    real = {"mount_roots": _real(policy.mount_roots), "teams": teams, "volumes": volumes}
+    return policy.model_copy(update=real)
+
+
+def _real(roots: tuple[Path, ...] | None) -> tuple[Path, ...] | None:
+    return None if roots is None else tuple(root.resolve() for root in roots)

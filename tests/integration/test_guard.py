@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 
 import psycopg
@@ -23,6 +24,7 @@ from headway.node.guard import Guard
 from headway.policy.guard import GuardTimes, Kill, Renew, Stop
 from headway.run.guard_notes import read_notes
 from headway.run.here import container_name
+from headway.runtime.chosen import ChosenRuntime
 from headway.runtime.port import ContainerSpec, ContainerState, Runtime
 from headway.settings import Settings
 from headway.site import Site
@@ -54,9 +56,13 @@ class GuardedSite(Site):
             raise LedgerUnreachable("postgresql://gone", "no route to host")
         return super().ledger
 
-    def runtime_for_stopping(self, before: Runtime | None = None) -> Runtime | None:
+    @cached_property
+    def chosen(self) -> ChosenRuntime:
         """The test's engine, else the real one."""
-        return self.engine or super().runtime_for_stopping(before)
+        found = super().chosen
+        real = found.for_stopping
+        found.for_stopping = lambda before=None: self.engine or real(before)  # type: ignore[method-assign]
+        return found
 
 
 def enqueue(site: Site, run_id: str = RUN) -> Lease:

@@ -61,12 +61,12 @@ def test_an_engine_that_is_closed_to_this_user_is_said_to_be(
     tmp_path: Path, silent_engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was said that none answers, to who only had to join a group."""
-    assert "no container engine answers" in node(tmp_path).why_no_engine()
+    assert "no container engine answers" in node(tmp_path).chosen.why_no_engine
     monkeypatch.setattr("os.access", lambda _path, _mode: False)  # root may open everything
     site = node(tmp_path, engine=silent_engine)
     site.choose_runtime()
     assert site.runtime.kind is RuntimeKind.PROCESS
-    assert "docker.sock is closed to " in site.why_no_engine()
+    assert "docker.sock is closed to " in site.chosen.why_no_engine
 
 
 def test_an_engine_that_is_only_silent_is_not_done_without(
