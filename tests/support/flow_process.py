@@ -12,7 +12,7 @@ from typing import Any
 
 from prefect.exceptions import Abort, TerminationSignal
 
-from flows import leaving, train
+from flows import train
 from flows.steps import KeptResult
 from headway.clock import SystemClock
 from headway.node.flowlock import hold_flow
@@ -53,7 +53,6 @@ def follow(settings: Settings, run_id: str, engine: str = "") -> None:
     signal.signal(signal.SIGTERM, _terminate)  # as Prefect does within a flow run
     for name, value in steps_without_prefect().items():
         setattr(train, name, value)
-    leaving._cancelled = lambda _: None  # there is nobody to ask
     site = Site(settings, SystemClock())
     try:
         with hold_flow(settings.state_dir, run_id):
