@@ -61,7 +61,7 @@ class Prefect(PrefectServer):
     def _listed(self, run_id: str) -> ListedRun:
         state = self.states[run_id]
         at = datetime.fromtimestamp(LONG_AGO_S).astimezone()
-        return ListedRun(run_id, "job", state, state.title(), "", "", {}, f"id-{state}", at)
+        return ListedRun(run_id, "job", state, state.title(), "", "", {}, at)
 
 
 @pytest.fixture
