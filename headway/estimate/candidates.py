@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin, clone
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingRegressor, StackingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.impute import SimpleImputer
@@ -119,9 +120,21 @@ def candidates() -> dict[str, Estimator]:
     """By name whoever takes part; each takes rows as `TraceFeatures` gives them."""
     linear = make_pipeline(Physics(), _scaled(), RidgeCV(np.logspace(-3, 2, 6)))
     near = _numbers(KNeighborsRegressor(3, weights="distance", algorithm="brute"))
+    few = HistGradientBoostingRegressor(max_iter=50, random_state=0, min_samples_leaf=5)
+    trees = make_pipeline(Encoded(), few)
+    stack = StackingRegressor(
+        [("trees", trees), ("near", near), ("physics", linear)], RidgeCV(), cv=FOLDS
+    )
     scales = ConstantKernel() * Matern(nu=1.5) + WhiteKernel(0.1)
     process = GaussianProcessRegressor(scales, normalize_y=True, random_state=0)
-    others = {"sklearn-gp": _numbers(process), "physics": linear, "nearest": near}
+    middle = clone(few).set_params(loss="quantile", quantile=SPAN[1], max_iter=100)
+    others = {
+        "boosting": make_pipeline(Encoded(), middle),
+        "sklearn-gp": _numbers(process),
+        "physics": linear,
+        "nearest": near,
+        "stack": stack,
+    }
     found = {name: Estimator([("model", OnLogs(each))]) for name, each in others.items()}
     return {CHAMPION: Estimator([("model", Runtime())]), **found}
 
