@@ -195,14 +195,14 @@ class WaitTimedOut(HeadwayError):
 
 
 class EndUntold(HeadwayError):
-    """A run has ended, and no worker has told Prefect so yet."""
+    """A run has ended, and no scheduler has told Prefect so yet."""
 
     exit_status = 2
     http_status = 409
     run: str
     line = (
-        "run {run:quoted} has ended, but no worker has told Prefect so yet, so it was not retried: "
-        "try again in a few seconds; if it stays so, see `headway nodes`, and start its worker"
+        "run {run:quoted} has ended, but no scheduler has told Prefect so yet, so it was not "
+        "retried: try again in a few seconds; if it stays so, ask `headway doctor` what is missing"
     )
 
 

@@ -47,6 +47,7 @@ _OPTION = re.compile(
     r"-{0,2}\+{0,2}(?P<name>[A-Za-z][\w.\-/]{0,200})(?:[=:](?P<value>.*))?", re.DOTALL
 )
 _MOST_WORDS = 2000
+_ALONE = "--argument-"
 _SHELLS = frozenset({"-c", "-lc", "-ec", "-ic"})
 
 
@@ -82,13 +83,18 @@ def numbers_of(command: Sequence[str], config: Mapping[str, Any] | None = None) 
     that stands alone, as in ``train.py 40``, is ``--argument-1``, the next one ``--argument-2``.
     """
     found: dict[str, object] = {f"--{name}": value for name, value in leaves(config or {})}
-    found |= {f"--argument-{at}": each for at, each in enumerate(_alone(command), start=1)}
+    found |= {f"{_ALONE}{at}": each for at, each in enumerate(_alone(command), start=1)}
     for name, text in options_of(command):
         with suppress(ValueError):
             found[f"--{name}"] = None
             found[f"--{name}"] = float(text)
     numbers = {name: number_of(value) for name, value in found.items()}
     return {name: value for name, value in numbers.items() if value is not None}
+
+
+def named(settings: Mapping[str, float]) -> dict[str, float]:
+    """*settings* without those that are numbers which stand alone."""
+    return {name: value for name, value in settings.items() if not name.startswith(_ALONE)}
 
 
 def _alone(command: Sequence[str]) -> Iterator[float]:

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from headway.estimate.features import Configuration, Unit, from_trace, measured_times
-from headway.estimate.options import EPOCHS, by_options, may_change_memory
+from headway.estimate.options import EPOCHS, by_options, may_change_memory, named
 from headway.estimate.prior import OVER_BOUND, UTILISATION_PRIOR
 from headway.estimate.scaling import Point, scaled
 from headway.estimate.spread import Z80, next_of
@@ -43,7 +43,7 @@ _ALIKE = ("recipe", "gpu_type", "gpus", "nodes", "batch_size", "cpus")
 """In what runs agree that differ in their amount of work and their settings alone."""
 _SAME_WORK = ("recipe", "gpu_type", "batch_size", "precision", "settings")
 """In what runs agree that differ in the number of their GPUs and the amount of work alone."""
-_SAME_MEMORY = ("recipe", "batch_size", "settings")
+_SAME_MEMORY = ("recipe", "batch_size")
 """In what runs agree that take the same of a GPU."""
 _KNOWN_SCALING = 2
 """Runs on so many numbers of GPUs show what links cost."""
@@ -188,7 +188,8 @@ def _held(configuration: Configuration, recent: Sequence[Trace]) -> int | None:
 
 def _same_memory(one: Configuration, other: Configuration) -> bool:
     """Whether both take the same of a GPU: one recipe, one batch size, one set of options."""
-    return all(getattr(one, name) == getattr(other, name) for name in _SAME_MEMORY)
+    same = all(getattr(one, name) == getattr(other, name) for name in _SAME_MEMORY)
+    return same and _same_settings(one.settings, other.settings)
 
 
 def _on_other_gpus(
@@ -274,9 +275,14 @@ def _seen(configuration: Configuration, recent: Sequence[Trace]) -> list[_Seen]:
         alike = all(getattr(other, name) == getattr(configuration, name) for name in _ALIKE)
         if trace.exit == "ok" and trace.runtime_s and alike:
             log_work = _log_work(configuration, other)
-            same = other.settings == configuration.settings
+            same = _same_settings(configuration.settings, other.settings)
             found.append(_Seen(math.log(trace.runtime_s) + log_work, log_work, same, trace))
     return found
+
+
+def _same_settings(asked: Mapping[str, float], seen: Mapping[str, float]) -> bool:
+    """Whether a run had what is *asked*; of earlier versions it has no numbers that stand alone."""
+    return seen == (asked if seen != named(seen) else named(asked))
 
 
 def _log_work(wanted: Configuration, other: Configuration) -> float:

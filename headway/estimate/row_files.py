@@ -144,4 +144,5 @@ def _as_csv(data: bytes, name: str) -> bytes:
         raise NotInstalled("Parquet files", "pyarrow", "parquet") from error
     except (ValueError, OSError) as error:
         raise InvalidInput("file", name, f"give a Parquet file ({error})", where=name) from None
-    return table.to_csv(index=False).encode()
+    named_index = any(name is not None for name in table.index.names)
+    return table.to_csv(index=named_index).encode()

@@ -248,7 +248,7 @@ def why_no_retry(record: RunRecord) -> str:
     if record.state is not RunState.ENDED:
         return f"it is {record.state.value}; only a run that has ended is retried"
     if record.told_end_at is None:
-        return "it has ended, but no worker has told Prefect so yet; try again in a few seconds"
+        return "it has ended, but no scheduler has told Prefect so yet; try again in a few seconds"
     return ""
 
 

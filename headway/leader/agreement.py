@@ -21,7 +21,9 @@ log = logging.getLogger(__name__)
 _ANSWER_S = 10.0
 """So long Prefect is waited for. That and the pause between two rounds are less than the 15 s in
 which a cancelled run is to be stopped."""
-_WRITE_S = 5.0
+_WRITE_S, _WRITES_S = 5.0, 5.0
+"""So long one write lasts, and after so long none begins: users' wishes are asked for again first.
+What is left comes in a later round."""
 
 
 async def agree_with_prefect(
@@ -47,8 +49,9 @@ async def agree_with_prefect(
     runs = await in_thread(partial(reconciler.unsettled, called, whole=whole))
     prefect = await _views(pool, [run.run_id for run in runs])
     mendings = await in_thread(reconciler.round, runs, prefect)
+    until_s = site.clock.monotonic_s() + _WRITES_S
     for mending in mendings:
-        if mending.change in ON_PREFECT:
+        if mending.change in ON_PREFECT and site.clock.monotonic_s() < until_s:
             await _write(site, pool, mending)
     return mendings
 

@@ -225,9 +225,11 @@ class Runs(RunReads):
             run = run_row(session, fence.run_id, lock=True)
             if _known_end(session, run, fence) is not None:
                 return
-            fenced(session, fence, run)
+            _, lease = fenced(session, fence, run)
             if run.state is not RunState.WAITING:
                 _next_attempt(session, run, exit_, None)
+                if lease is not None:
+                    lease.start_by = None  # whoever is about to take it up finds the next attempt
             run.suspended_at = run.suspended_at or now(session)
             run.reason, run.resource, run.expected_start_at = exit_.message, None, None
 

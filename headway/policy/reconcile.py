@@ -13,6 +13,9 @@ from headway.model.run import GRANTED, ExitKind, RunState
 
 MAX_FLOW_STARTS = 20
 """After so many flow processes for one run something is wrong with the run itself."""
+MAX_FLOWS_OF_A_PROGRAM = 60
+"""The same while its program runs well: each rests for up to a minute before it, so that takes
+almost an hour, in which half a Prefect server, which breaks all of them, is mended."""
 FLOW_STARTS_WITHIN_S = 3600.0
 """So long they are counted together: a run of weeks may well need more."""
 
@@ -119,7 +122,8 @@ def _granted(seen: Situation) -> Actions:
 
 def _resume(seen: Situation) -> Actions:
     """A granted run whose flow process is gone."""
-    if seen.flow_starts >= MAX_FLOW_STARTS:
+    live = seen.container is Container.LIVE
+    if seen.flow_starts >= (MAX_FLOWS_OF_A_PROGRAM if live else MAX_FLOW_STARTS):
         return (Action.END_INFRASTRUCTURE, *_free(seen))
     if seen.container is not Container.NONE:
         return (Action.START_FLOW,)

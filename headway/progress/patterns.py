@@ -120,7 +120,9 @@ TASKS = (
     Row(r"^\[Parallel\(n_jobs=[^)]{1,40}\)\]: Done\s{1,6}%iteration% (?:tasks|out of).*%rest%"),
 )
 
+# No remark about an earlier training, nor about what is not trained on.
 _VALUE_AT = (
+    r"^(?!.{0,120}?(?i:best|pretrain|initial|load|restor|\bval|\btest|\beval)).{0,120}?"
     r"\b(?i:loss|cost|error|accuracy|reward|score|elbo)\b[^0-9:=]{0,40}\b(?:at|after|in|for) "
 )
 _VALUE = r"[\s:=]{1,4}(?P<value>" + NUMBER + r")\s{0,8}$"
@@ -137,8 +139,10 @@ SPELLED = (
     Row(r"(?<![0-9/])%epoch%epoch:train:(?:[0-9]{1,12}-)?%step%batch"),
     Row(r"\bEp\. %epoch% : Up\. %iteration%"),
     # PyTorch's example of REINFORCE, and many others: "Episode 10	Last reward: 26.00 …"
+    Row(r"^\W{0,3}[Ee]pisode\W{1,3}%iteration%(?:/%total%)?\b(?!/)", counted=Counted.EPISODES),
+    # "# of episode :20, avg score : 0.8"; "Episodes: 500" alone is how many there will be.
     Row(
-        r"^\W{0,3}(?:n_|of )?[Ee]pisodes?\W{1,3}%iteration%(?:/%total%)?\b(?!/)",
+        r"^\W{0,3}(?:(?:n_|of )[Ee]pisodes?|[Ee]pisodes)\W{1,3}%iteration%[ ,;|]{1,4}[A-Za-z]",
         counted=Counted.EPISODES,
     ),
     # "Iter: 99" alone, with what it lost in the next lines.
@@ -176,8 +180,8 @@ SPELLED = (
 )
 
 _METRIC = (
-    r"(?=.{0,60}?(?i:loss|acc|reward|score|err|mse|mae|auc|ppl|perplexity|best|fitness|energy)"
-    r"[\w ]{0,16}[:=]?\s{0,2}-?[0-9])"
+    r"(?=.{0,60}?(?<![A-Za-z])(?i:loss|acc(?:uracy)?|rewards?|score|err(?:or)?|mse|mae|auc|ppl"
+    r"|perplexity|best|fitness|energy)(?![A-Za-z])[\w. ]{0,12}(?:[:=]\s{0,2}|\s)-?[0-9])"
 )
 # Lines that hardly say what they count: any other format replaces them.
 BARE = (

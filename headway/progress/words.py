@@ -30,7 +30,11 @@ _EPOCH = counts_pattern(
 _TOTAL = counts_pattern(
     r"\b(?:total|max|num)_(?:train_)?(?:steps|iter(?:ation)?s)\s?[:=]\s?%total%"
 )
-_ENDED = re.compile(r"^[^%]*\b(?i:finished|completed?|done|ended|took)\b[^%]*$")
+_ENDED = re.compile(
+    r"\b(?i:finished|completed) epoch [0-9]"
+    r"|[Ee]poch[ #:=\[]{0,4}[0-9]{1,9}(?: ?(?:/|of) ?[0-9]{1,9})?\]?,? (?i:is |has |was )?"
+    r"(?i:finished|completed|done|ended|took)\b"
+)
 _BATCH = re.compile(r"\b[Bb]atch\b[ :\[#]{0,4}[0-9]")
 # Thousands as people write them: step 1,000; not 10:00:01,123 and no lists.
 _THOUSANDS = re.compile(r"(?<![0-9,.:\[(])[0-9]{1,3}(?:,[0-9]{3}){1,5}(?!,?[0-9])")

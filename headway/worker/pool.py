@@ -173,10 +173,12 @@ class PrefectPool:
         return found | {run_id: PrefectRun(PrefectView.of(said)) for run_id, said in unreadable}
 
     async def note_granted(self, run_id: str) -> None:
-        """Make Scheduled Pending; nothing of a run that has moved on, as Prefect itself sees to."""
+        """Make Scheduled Pending; nothing of a run that has moved on, to Failed for example."""
         granted: State[Any] = Pending(message="granted a place")
         try:
-            await self._client.set_flow_run_state(UUID(run_id), granted)
+            seen = (await self._client.read_flow_run(UUID(run_id))).state
+            if seen is not None and seen.is_scheduled():
+                await self._client.set_flow_run_state(UUID(run_id), granted)
         except (httpx.HTTPError, ObjectNotFound) as error:
             log.warning("run %s is not Pending in Prefect: %s", run_id, error)
 

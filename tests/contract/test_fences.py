@@ -335,6 +335,14 @@ def test_a_suspended_run_waits_until_it_is_resumed(ledger: Ledger) -> None:
     assert admit(ledger).attempt == 2
 
 
+def test_a_place_that_nobody_has_taken_up_is_free_when_its_run_is_suspended(ledger: Ledger) -> None:
+    lease = admit(ledger)  # its flow process is being started
+    ledger.runs.suspend(lease.fence, Exit(ExitKind.PREEMPTED, None, "suspended by its user"))
+    assert ledger.leases.untaken_claims(["node-a"]) == {}
+    ledger.leases.release(lease.fence)
+    assert ledger.leases.live() == []
+
+
 def test_a_run_that_waits_is_suspended_as_the_same_attempt(ledger: Ledger) -> None:
     ledger.runs.suspend(fence_of(ledger, "a"), LOST)
     assert in_line(ledger) == {}

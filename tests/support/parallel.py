@@ -62,7 +62,6 @@ _ALONE = (
     "tests/integration/test_compose.py",
     "tests/integration/test_wheel.py",
     "tests/faults/test_lost_leader.py",
-    "tests/faults/test_lent_on_a_site.py",
 )
 """Files with a live site of their own."""
 _LAST = "tests/unit/"

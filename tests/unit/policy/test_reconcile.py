@@ -9,6 +9,7 @@ import pytest
 from headway.model.run import GRANTED, ExitKind, RunState
 from headway.policy.reconcile import (
     MAX_FLOW_STARTS,
+    MAX_FLOWS_OF_A_PROGRAM,
     Action,
     Container,
     FlowProcess,
@@ -31,7 +32,7 @@ EVERYTHING = [
             FlowProcess,
             Container,
             BOTH,  # has_lease
-            (0, MAX_FLOW_STARTS),
+            (0, MAX_FLOW_STARTS, MAX_FLOWS_OF_A_PROGRAM),
             BOTH,  # attempts_left
             BOTH,  # is_rank
             BOTH,
@@ -173,11 +174,14 @@ def test_a_claim_that_no_process_takes_up_ends() -> None:
 
 
 @pytest.mark.parametrize("state", [CLAIMED, RUNNING])
-@pytest.mark.parametrize(("container", "stop"), [(LIVE, (STOP,)), (GONE, ())])
+@pytest.mark.parametrize(
+    ("container", "stop", "most"),
+    [(LIVE, (STOP,), MAX_FLOWS_OF_A_PROGRAM), (GONE, (), MAX_FLOW_STARTS)],
+)
 def test_flows_that_die_again_and_again_end_the_run(
-    state: RunState, container: Container, stop: tuple[Action, ...]
+    state: RunState, container: Container, stop: tuple[Action, ...], most: int
 ) -> None:
-    found = running(state=state, container=container, flow_starts=MAX_FLOW_STARTS)
+    found = running(state=state, container=container, flow_starts=most)
     assert reconcile(found) == (Action.END_INFRASTRUCTURE, *stop, RELEASE)
-    once_more = replace(found, flow_starts=MAX_FLOW_STARTS - 1)
+    once_more = replace(found, flow_starts=most - 1)
     assert Action.END_INFRASTRUCTURE not in reconcile(once_more)

@@ -156,6 +156,7 @@ def test_counts_spelled_otherwise(log: str, place: Place) -> None:
     [
         "[1/120] Building CXX object loss.o", "[2/3] Installing torch 2.1", "[0/8] rank 0 loss=0.3",
         "[3/5] val_loss=0.3", "[3/10] test acc 0.9", "11/28 12:30:00 loss", "(1/5) fold: acc 0.9",
+        "[1/5] transferred 30 files", "[1/8] Accelerator 2 ready", "[1/3] c++ -MMD lossfn_v2.o.d",
         "3/4 of the files were read", "[2/8] epoch 3: loss 0.5",
     ],
 )  # fmt: skip
@@ -163,8 +164,27 @@ def test_a_fraction_alone_may_count_anything(line: str) -> None:
     assert all(total is None for *_, total in places(f"{line}\n"))
 
 
-def test_a_share_of_an_epoch_that_is_done_is_no_end_of_it() -> None:
-    assert places("Epoch 1/5: 40% done\nEpoch 2/5: 10% completed\n")[-1] == (None, 1.0, 5)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Epoch 2/5: 10% completed", "Epoch 2/5: 100 of 5000 batches completed",
+        "Epoch 2/5: loading took 3.2 s", "Epoch 2/5 - not yet finished",
+        "Epoch 2/5 started, shuffling done",
+    ],
+)  # fmt: skip
+def test_a_share_of_an_epoch_that_is_done_is_no_end_of_it(line: str) -> None:
+    assert places(f"Epoch 1/5\n{line}\n")[-1] == (None, 1.0, 5)
+
+
+def test_what_there_will_be_and_what_was_before_is_no_count_of_this_run() -> None:
+    assert places("Episodes: 500\nEpisode 1 reward 2\n") == [(1, None, None)]
+    log = "Pretrained accuracy at epoch 90: 0.81\nEpoch 1/4 loss 0.5\nEpoch 2/4 loss 0.4\n"
+    assert places(log)[-1] == (None, 2.0, 4)
+    log = "".join(
+        f"Epoch {epoch}/4 loss 0.4\n" + "".join(f"test loss for batch {b}: 0.5\n" for b in range(5))
+        for epoch in (1, 2, 3)
+    )
+    assert places(log)[-1] == (None, 3.0, 4)
 
 
 def test_what_hardly_says_what_it_counts_gives_way_to_what_does() -> None:
