@@ -53,7 +53,7 @@ def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delenv(name, raising=False)
     site = Site(Settings(home=with_ledger(tmp_path), runtime="docker", node="head"), SystemClock())
     monkeypatch.setattr(
-        site,
+        site.chosen,
         "_engine",
         lambda policy, reserve_cpus=0.0: FakeRuntime("s", policy, site.clock, machine),
     )
@@ -215,7 +215,7 @@ def test_every_node_goes_by_a_policy_that_another_one_has_read_first(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Site(site.settings, site.clock)
-    monkeypatch.setattr(other, "_engine", site._engine)
+    monkeypatch.setattr(other.chosen, "_engine", site.chosen._engine)
     for each in (site, other):
         adopt(each, POLICY, {"gang_network": "gangs"})
     before = other.runtime
