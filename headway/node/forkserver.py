@@ -24,7 +24,6 @@ from pathlib import Path
 
 from headway.clock import SystemClock
 from headway.durable import lock_file
-from headway.errors import NotInstalled
 from headway.node.daemon import Daemon
 from headway.node.flowlock import prune_locks
 from headway.node.forkedprocess import ExitNote, prefect_environments, run_forked
@@ -71,8 +70,6 @@ class _Server:
         for name in self.preload:
             try:
                 importlib.import_module(name)
-            except NotInstalled as error:
-                _log.warning("%s", error)
             except Exception:  # noqa: BLE001 - whatever a module raises, the child will show it
                 _log.exception("%s cannot be imported; who needs it imports it anew", name)
         if orm := sys.modules.get("sqlalchemy.orm"):

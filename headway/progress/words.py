@@ -67,7 +67,8 @@ class Words:
             seen = self._batches(seen)
         if seen.metrics or seen.steps or seen.epochs or seen.total:
             self._has_spoken = True
-        return seen._replace(has_ended=_ENDED.search(shape) is not None or None)
+        ended = seen.epoch is not None and _ENDED.search(shape) is not None
+        return seen._replace(has_ended=True) if ended else seen
 
     def _counted(self, line: str, shape: str) -> Seen | None:
         if commas := self._commas(shape):
