@@ -27,9 +27,9 @@ _OUTLIVES_S = 10.0
 class FolderEngine(ABC):
     """Port `Engine` but for `inspect`."""
 
-    name: ClassVar[str]
+    name: str
     takes: frozenset[type[Part]]
-    _names: ClassVar[str]
+    _names: str
     """Lines of sh, run in the job, that set HEADWAY_JOB, HEADWAY_MEMBER and HEADWAY_RESTART."""
     _spread: ClassVar[tuple[str, ...]]
     """Words that start what follows them once on each node of an allocation."""

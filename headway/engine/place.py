@@ -62,6 +62,8 @@ class Record:
     """None while it runs, and where its machine was lost."""
     asked_at: float | None = None
     """When it was sent SIGTERM."""
+    timed_out: bool = False
+    """For its time being over, by its wrapper."""
     cancelled: bool = False
     exit_code: int | None = None
     signal: int | None = None
@@ -80,6 +82,8 @@ class Record:
             kind, message = ExitKind.CANCELLED, "cancelled by its user"
         elif code and self.oom_kills:
             kind, message = ExitKind.OUT_OF_MEMORY, "killed at its memory limit"
+        elif self.timed_out:
+            kind, message = ExitKind.TIMED_OUT, "asked to stop since its time was over"
         elif asked:
             # The engine knows why: its time, somebody's command, a job that took its place.
             message = "the engine asked it to stop, and does not say why any more"
@@ -93,7 +97,7 @@ class Place:
     """The jobs of one site on one engine, as files."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
         self._requests: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {}
         source = Path(wrapper.__file__).read_bytes()
         self._wrapper = root / f"wrapper-{hashlib.sha256(source).hexdigest()[:12]}.py"
@@ -106,11 +110,11 @@ class Place:
         """
         if _KEY.fullmatch(key) is None:
             raise InvalidInput("key", key, "give letters, digits, dots and dashes, 64 at most")
-        return self._root / key / str(member) if member else self._root / key
+        return self.root / key / str(member) if member else self.root / key
 
     def known(self) -> list[str]:
         """Of all jobs that were to be handed in and are not forgotten."""
-        names = (path.parent.name for path in self._root.glob("*/request.json"))
+        names = (path.parent.name for path in self.root.glob("*/request.json"))
         return sorted(name for name in names if _KEY.fullmatch(name))  # else somebody's copy
 
     @contextmanager
@@ -133,7 +137,7 @@ class Place:
             rank_variable: In which each of these finds its number.
         """
         folder = self.folder(request.key)
-        with _held(self._root / "lock"):
+        with _held(self.root / "lock"):
             if not self._wrapper.exists():
                 replace_file(self._wrapper, Path(wrapper.__file__).read_bytes(), mode=0o644)
         gang = request.part(Gang)
@@ -144,6 +148,7 @@ class Place:
             "working_dir": request.working_dir,
             "python": request.python,
             "grace_s": request.grace_s,
+            "time_limit_s": request.time_limit_s,
             "members": array and array.members,
             "each": [one.key for one in array.each] if array else [],
             "gang": gang
@@ -298,8 +303,8 @@ class Place:
         group = _text(folder / "group")
         self._requests.pop(key, None)
         with suppress(FileNotFoundError):
-            folder.rename(self._root / f"{_FORGOTTEN}{key}.{time.time_ns()}")
-        for gone in self._root.glob(f"{_FORGOTTEN}*"):  # by whoever was killed meanwhile, too
+            folder.rename(self.root / f"{_FORGOTTEN}{key}.{time.time_ns()}")
+        for gone in self.root.glob(f"{_FORGOTTEN}*"):  # by whoever was killed meanwhile, too
             shutil.rmtree(gone, ignore_errors=True)
         self._forget_group(group)
 

@@ -5,7 +5,9 @@ Python 3.8 and later. ``wrapper.py FOLDER`` runs the job of that folder, ``wrapp
 its part on one node of several.
 
 It is told by its environment who it is (HEADWAY_JOB, the engine's name for the job;
-HEADWAY_MEMBER; HEADWAY_RESTART), and finds in ``request.json`` what to run. It writes ``claim``,
+HEADWAY_MEMBER; HEADWAY_RESTART), and finds in ``request.json`` what to run. HEADWAY_ALONE says that
+the engine ends no job gently: then this looks each second whether its user has cancelled it, or its
+time is over. It writes ``claim``,
 ``started.json``, ``log`` and ``ended.json``, each whole or not at all. Whoever comes with another
 job's name where there is a claim runs nothing: so a job that an engine took twice runs once.
 """
@@ -151,6 +153,15 @@ def cancelled(folder: str) -> bool:
     return any(os.path.exists(os.path.join(each, "cancelled")) for each in places)
 
 
+def is_over(request: Any, folder: str, found: dict[str, Any], now_s: float) -> bool:
+    """Whether it is to be stopped, where the engine sends no signal for that; notes why."""
+    if not os.environ.get("HEADWAY_ALONE"):
+        return False
+    limit_s = request["time_limit_s"]
+    found["timed_out"] = limit_s is not None and now_s - found["started_at"] > limit_s
+    return found["timed_out"] or cancelled(folder)
+
+
 def follow(
     program: subprocess.Popen[bytes], request: Any, folder: str, found: dict[str, Any]
 ) -> None:
@@ -160,7 +171,8 @@ def follow(
     while program.poll() is None:
         got = signal.sigtimedwait(waited, EVERY_S)
         now_s = time.time()
-        if got is not None and got.si_signo != signal.SIGCHLD and found["asked_at"] is None:
+        asked = got.si_signo != signal.SIGCHLD if got else is_over(request, folder, found, now_s)
+        if asked and found["asked_at"] is None:
             found["asked_at"] = now_s
             program.send_signal(signal.SIGTERM)  # as containers are stopped: it tells its own
         if found["asked_at"] is not None and now_s - found["asked_at"] >= request["grace_s"]:
@@ -243,6 +255,15 @@ def as_rank(request: Any, env: dict[str, str]) -> tuple[list[str], str]:
     return [filled(each, numbers) for each in request["command"]], numbers["rank"]
 
 
+def restarts(folder: str) -> int:
+    """How often it was started before, where the engine does not say."""
+    said = os.environ.get("HEADWAY_RESTART")
+    if not said:
+        with suppress(OSError, ValueError), open(os.path.join(folder, "started.json")) as file:
+            said = json.load(file)["restart"] + 1
+    return int(said or 0)
+
+
 def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], str]:
     """Run it to its end; what is known of it then."""
     mask = signal.pthread_sigmask(
@@ -250,10 +271,11 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
     )
     found: dict[str, Any] = {
         "job": os.environ["HEADWAY_JOB"],
-        "restart": int(os.environ.get("HEADWAY_RESTART") or 0),
+        "restart": restarts(folder),
         "node": socket.gethostname(),
         "started_at": time.time(),
         "asked_at": None,
+        "timed_out": False,
         "cancelled": False,
         "exit_code": None,
         "signal": None,
@@ -261,6 +283,7 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
         "error": "",
     }
     env, command, rank = environment(request, folder), request["command"], "0"
+    env["HEADWAY_RESTART"] = str(found["restart"])
     if is_rank:
         command, rank = as_rank(request, env)
     else:

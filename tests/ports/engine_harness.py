@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import pytest
+
 from headway.clock import SystemClock
-from headway.engine.port import Engine, Job, Phase, Request, Submitted
+from headway.engine.port import Engine, Job, Part, Phase, Request, Submitted
+from headway.errors import InvalidInput
 from headway.model.run import Exit
 from headway.units import MIB
 from headway.waits import until
@@ -52,6 +55,8 @@ class EngineHarness:
         pool: With room for *slots* jobs of one CPU, on two nodes.
         slots: How many of them run at once.
         within_s: Nothing of a test takes so long there.
+        limit_s: A time limit that a test can wait for; None where the engine has none so short.
+        held: What is told of a job that somebody holds.
     """
 
     make: Callable[[str], Engine]
@@ -60,6 +65,8 @@ class EngineHarness:
     pool: str
     slots: int = 4
     within_s: float = 20.0
+    limit_s: float | None = None
+    held: Phase = Phase.HELD
     _number: Iterator[int] = field(default_factory=itertools.count)
 
     def engine(self) -> Engine:
@@ -76,6 +83,16 @@ class EngineHarness:
     def submitted(self, command: str, **changes: Any) -> Submitted:
         """The same, handed in."""
         return self.engine().submit(self.request(command, **changes))
+
+    def refuses(self, part: Part) -> bool:
+        """Whether the engine has no counterpart of *part*: then it says so, and takes no job."""
+        if type(part) in self.engine().takes:
+            return False
+        request = self.request("true", parts=(part,))
+        with pytest.raises(InvalidInput, match="has nothing like it"):
+            self.engine().submit(request)
+        assert self.job(request.key) is None
+        return True
 
     def job(self, key: str, member: int = 0) -> Job | None:
         """What is told of it now."""
