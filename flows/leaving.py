@@ -3,6 +3,8 @@
 import signal
 import threading
 from contextlib import ExitStack
+from traceback import walk_stack
+from types import FrameType
 from typing import Any
 
 from prefect.client.schemas.objects import State
@@ -14,6 +16,8 @@ from headway.model.run import GRANTED, ExitKind, RunState
 from headway.run.attempt import Attempt
 from headway.site import Site
 from headway.worker.states import ended
+
+_AGAIN_S = 0.05
 
 
 def state_of(site: Site, run_id: str, words: str) -> State[Any]:
@@ -44,6 +48,33 @@ def deaf_to_sigterm() -> ExitStack:
         # Not SIG_IGN: programs that are started from here would inherit it.
         before = signal.signal(signal.SIGTERM, lambda _number, _frame: None)
         undo.callback(signal.signal, signal.SIGTERM, before)
+    return undo
+
+
+def sigterm_waits_for_the_ledger() -> ExitStack:
+    """SIGTERM breaks off no call of the ledger any more, but comes right behind it.
+
+    Prefect's handler raises wherever the process is. In the middle of the code of a lock or a
+    connection that leaves it taken for ever, and the process hangs at the next call. So it is for
+    the calling thread, until the stack that is returned is closed.
+    """
+    undo = ExitStack()
+    before = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        return undo
+
+    def heed(number: int, frame: FrameType | None) -> None:
+        names = (each.f_globals.get("__name__", "") for each, _ in walk_stack(frame))
+        if any(name.startswith("headway.ledger.") for name in names):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        else:
+            before(number, frame)
+
+    alarm = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))
+    undo.callback(signal.signal, signal.SIGALRM, alarm)
+    undo.callback(signal.setitimer, signal.ITIMER_REAL, 0.0)
+    undo.callback(signal.signal, signal.SIGTERM, before)
+    signal.signal(signal.SIGTERM, heed)
     return undo
 
 

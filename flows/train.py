@@ -21,7 +21,7 @@ from prefect.runtime import flow_run
 from prefect.states import Failed, Scheduled
 
 from flows.display import Display, show_comparison, show_profile, show_report, show_session
-from flows.leaving import deaf_to_sigterm, is_over, state_of
+from flows.leaving import deaf_to_sigterm, is_over, sigterm_waits_for_the_ledger, state_of
 from flows.steps import KeptResult, step
 from headway.errors import HeadwayError, InvalidInput, LeaseLost, LedgerUnreachable, SiteUnreachable
 from headway.ledger.database import Connections
@@ -162,6 +162,11 @@ def run_attempt(site: Site, run_id: str, meeting: Meeting | None = None) -> Stat
     Raises:
         Abort: The run is suspended, or another attempt has it: its state is not to be written.
     """
+    with sigterm_waits_for_the_ledger():
+        return _attempt(site, run_id, meeting)
+
+
+def _attempt(site: Site, run_id: str, meeting: Meeting | None) -> State[Any]:
     attempt: Attempt | None = None
     leave = False
     try:

@@ -137,7 +137,7 @@ def test_connections_that_the_server_ends_are_made_anew(postgresql: str) -> None
 def test_who_freezes_in_a_transaction_holds_up_nobody_for_long(
     ledger_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_FROZEN_MS", 1000)
+    monkeypatch.setattr(database, "_FROZEN_MS", 3000)
     ledger = Ledger.open(ledger_url)
     faults.prepare(ledger)
     enqueue(ledger, "run")
@@ -165,7 +165,7 @@ def test_who_is_stopped_between_rows_holds_up_nobody_for_long(
     ledger_url: str, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     """Of two GPUs, or of the two leases of a gang: a pipeline would hold its rows for ever."""
-    monkeypatch.setattr(database, "_FROZEN_MS", 1000)
+    monkeypatch.setattr(database, "_FROZEN_MS", 3000)
     with closing(Ledger.open(ledger_url)) as ledger:
         faults.prepare(ledger)
         gpus = tuple(Gpu(f"GPU-{i}", i, "A100", 80 * GIB) for i in range(2))

@@ -104,7 +104,7 @@ def test_a_log_counts_too(site: Site) -> None:
 
 @pytest.mark.parametrize("what", ["yes", "while :; do printf '\\r\\r\\r\\r'; done"])
 def test_no_flood_of_log_keeps_a_time_limit_from_coming(site: Site, what: str) -> None:
-    exit_ = run(site, what, disk="20GiB", max_runtime="2s", stop_grace="1s")
+    exit_ = run(site, what, disk="4GiB", max_runtime="2s", stop_grace="1s")
     assert exit_.kind is ExitKind.TIMED_OUT
     attempt = site.ledger.attempts.of_run(RUN)[-1]
     assert attempt.measurement is not None

@@ -301,8 +301,9 @@ def _processes(run_id: str) -> list[psutil.Process]:
 
 
 def _program(site: LiveSite, run_id: str) -> int:
-    """Pid of the part's program on the process runtime."""
-    for process in _processes(run_id):
-        if "-c" in process.cmdline():
-            return int(process.pid)
-    raise AssertionError(f"no program of run {run_id}\n{site.worker_log()}")
+    """Pid of the part's program on the process runtime, once it has begun."""
+
+    def pid() -> int | None:
+        return next((each.pid for each in _processes(run_id) if "-c" in each.cmdline()), None)
+
+    return int(wait_for(pid, lambda: f"no program of run {run_id}\n{site.worker_log()}"))
