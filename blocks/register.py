@@ -17,7 +17,9 @@ from prefect.cli import app
 from blocks.site import HeadwayContainerPolicy, HeadwayLine, HeadwayNode
 from headway.errors import LedgerMissing
 from headway.ledger import Ledger
-from headway.model.engine import LEADS_TO
+from headway.model.engine import LEADS_TO, SAMPLE
+from headway.prefect.auth import site_auth
+from headway.prefect.client import PrefectServer
 from headway.settings import Settings
 from headway.site import LINE, POLICY
 
@@ -73,8 +75,12 @@ def main(settings: Settings, *, only_pool: bool) -> None:
     prefect("work-pool", "create", settings.pool, "--type", "gpu-node", "--overwrite")
     if only_pool:
         return
-    os.environ["HEADWAY_LEADS_TO"] = _noted(settings, LEADS_TO).get("pool", settings.pool)
+    engines = _noted(settings, LEADS_TO).get("pool")
+    os.environ["HEADWAY_LEADS_TO"] = engines or settings.pool
     prefect("deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
+    if engines:
+        with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
+            server.lead_to(engines, SAMPLE)
     for document in register(settings):
         sys.stdout.write(f"created block {document}\n")
 

@@ -10,7 +10,7 @@ from headway.engine.port import Cluster
 from headway.engine.slurm import SlurmEngine
 from headway.errors import InvalidInput
 from headway.ledger.engines import EnginePoolRecord
-from headway.model.engine import LEADS_TO, EnginePool
+from headway.model.engine import LEADS_TO, SAMPLE, EnginePool
 from headway.model.node import NodeState
 from headway.node.daemon import follower_daemon
 from headway.prefect.auth import site_auth
@@ -55,7 +55,7 @@ def add_engine(site: Site, say: Callable[[str], None]) -> tuple[Cluster, dict[st
                 f"Partition {pool.name} of Slurm {found.version}, by submit host {settings.node}"
             )
             server.have_pool(names[pool.name], like=settings.pool, about=about)
-            server.offer_in(names[pool.name])
+            server.offer_in(names[pool.name], SAMPLE)
     pools = [(names[pool.name], pool) for pool in found.pools]
     site.ledger.engines.keep(SLURM, settings.node, pools)
     say(_trust(os.geteuid()))
@@ -77,7 +77,7 @@ def lead_to_engine(site: Site, say: Callable[[str], None]) -> None:
     # Noted first: the next registration of the deployment, as by an upgrade, goes by it.
     site.ledger.settings.keep(LEADS_TO, {"pool": names[default.name]})
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
-        server.lead_to(names[default.name])
+        server.lead_to(names[default.name], SAMPLE)
     why = "it is the submit host of Slurm: its runs go there"
     site.ledger.nodes.set_state(settings.node, NodeState.DRAINING, why)
     say(f"runs go to Slurm; those that name no pool to {names[default.name]}")

@@ -1,6 +1,8 @@
 """A scheduler of others below the site: its pools as the ledger keeps them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,24 @@ class EnginePool:
     max_nodes: int | None = None
 
 
+_LINE = """\
+points = [(x / 10, 3 * x / 10 + 1) for x in range(10)]
+slope = shift = 0.0
+for epoch in range(1, 31):
+    for x, y in points:
+        error = slope * x + shift - y
+        slope, shift = slope - 0.3 * error * x, shift - 0.3 * error
+    loss = sum((slope * x + shift - y) ** 2 for x, y in points) / len(points)
+    print(f"epoch {epoch}/30 loss: {loss:.6f}", flush=True)
+"""
 LEADS_TO = "leads-to"
 """Name of the site's setting that says to which pool runs go that name none; else to the nodes'."""
+SAMPLE: Mapping[str, Any] = {
+    "name": "line",
+    "python": "3",
+    "command": ["python3", "-c", _LINE],
+    "resources": {"cpus": 1, "host_memory": "256MiB"},
+}
+"""What a run of such a pool is that is given no job: a machine there has no image of ours."""
 ENGINES = frozenset({"slurm"})
 """Names of engines: what a run's `runtime` says that was handed to one."""

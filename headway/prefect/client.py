@@ -233,19 +233,25 @@ class PrefectServer:
                 f"give a node or a queue of work pool {pool}; see `headway nodes`",
             )
 
-    def offer_in(self, pool: str) -> None:
-        """Make the deployments of `train` and `rank` for *pool*, unless it has them."""
+    def offer_in(self, pool: str, sample: Mapping[str, Any] | None = None) -> None:
+        """Make the deployments of `train` and `rank` for *pool*, unless it has them.
+
+        *sample* is the job of a run there that is given none; None for that of `train/default`.
+        """
         if self._deployment(None)["work_pool_name"] == pool:
             return
         for deployment in DEPLOYMENTS.values():
             default = self._call("GET", f"/deployments/name/{deployment}")
             body = {key: default[key] for key in _COPIED}
+            if sample is not None and deployment == DEPLOYMENT:
+                body["parameters"] = {"job": sample}
             self._call("POST", "/deployments/", {**body, "name": pool, "work_pool_name": pool})
 
-    def lead_to(self, pool: str) -> None:
-        """Let runs that name no pool go to *pool*."""
+    def lead_to(self, pool: str, sample: Mapping[str, Any]) -> None:
+        """Let runs that name no pool go to *pool*, and those that name no job be the *sample*."""
         default = self._deployment(None)
-        self._call("PATCH", f"/deployments/{default['id']}", {"work_pool_name": pool})
+        body = {"work_pool_name": pool, "parameters": {"job": sample}}
+        self._call("PATCH", f"/deployments/{default['id']}", body)
 
     def runs(self, limit: int) -> list[ListedRun]:
         """The newest runs of the `train` flow, at most *limit* of them, newest first."""

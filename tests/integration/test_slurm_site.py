@@ -230,6 +230,10 @@ def test_what_is_registered_anew_leads_to_the_cluster_still(cluster: Slurm, tmp_
         (site.home / "state/registered").unlink()  # as of another version
         assert "registering" in site.run("up").stdout
         assert site.call("GET", "deployments/name/train/default")["work_pool_name"] == POOL
+        # A run that names no job is a sample that a machine without images can run.
+        for deployment in ("train/default", f"train/{POOL}"):
+            view = until(site, site.start(deployment), "Completed", "Failed")
+            assert (view["state"], view["progress"]["epoch"]) == ("Completed", 30), view
         # Teams' shares are of own nodes: without --pool it goes to the cluster, too.
         site.set_block("headway-line", teams={"default": {"max_host_memory_bytes": 2**30}})
         path = tmp_path / "job.json"
