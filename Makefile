@@ -31,10 +31,13 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DEV): $(READY) requirements-dev.lock requirements-prefect.lock
+$(DEV): $(READY) requirements-dev.lock requirements-prefect.lock requirements-ray.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
 	  --upgrade --target $(VENV)/newest-prefect -r requirements-prefect.lock
+	$(PYTHON) -m venv $(VENV)/ray
+	$(VENV)/ray/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-ray.lock \
+	  || echo "no Ray for this Python: the tests that need one are skipped"
 	@touch $@
 
 demo: $(READY)   ## bring up a site on this machine, train the sample, show the summary
@@ -95,6 +98,8 @@ lock:            ## resolve pyproject.toml again into the hashed lock files
 	  --extra demo --extra plots --extra parquet --extra s3 --extra redis --extra psij --extra dev --override requirements-overrides.in -c requirements.lock -o requirements-dev.lock pyproject.toml requirements-build.in
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 	  --no-deps -o requirements-prefect.lock requirements-prefect.in
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  -o requirements-ray.lock requirements-ray.in
 
 clean:
 	rm -rf $(VENV) dist

@@ -127,6 +127,15 @@ class Gpus:
         return sum(self.utilisations) / len(self.utilisations) if self.utilisations else None
 
 
+def begin(mask: Any) -> None:
+    """In the new process: signals as they were, and an end with this one, however that ends."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    with suppress(ImportError, AttributeError, OSError):
+        import ctypes  # noqa: PLC0415 - not every Python has it
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 def start(
     command: list[str], env: dict[str, str], log: int, folder: str, mask: Any
 ) -> tuple[subprocess.Popen[bytes] | None, str]:
@@ -141,7 +150,7 @@ def start(
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
+            preexec_fn=lambda: begin(mask),
         ), ""
     except OSError as error:
         return None, f"{command[0]} cannot be started in {where}: {error.strerror}"

@@ -1,6 +1,5 @@
 """The engine contract, on the fake and on a real Slurm."""
 
-import gc
 import os
 import signal
 import time
@@ -12,24 +11,23 @@ import pytest
 from headway.clock import SystemClock
 from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.place import Place
-from headway.engine.port import Engine, GpuAsk, Phase, Requeue
-from headway.engine.psij import PsijEngine
+from headway.engine.port import Engine, Requeue
 from headway.engine.slurm import SlurmEngine
-from headway.model.engine import EngineNode, EnginePool, GpuKind
+from headway.model.engine import GpuKind
 from headway.model.run import ExitKind
-from headway.units import GIB
 from tests.ports.engine import POOL, FakeCluster, FakeEngine
 from tests.ports.engine_contract import (
     BesideContract,
     EngineContract,
     KeyedContract,
+    OperatedContract,
     QueueContract,
 )
 from tests.ports.engine_harness import EngineHarness
 from tests.support.slurm import Slurm, two_nodes
 
 
-class TestFake(EngineContract, QueueContract, KeyedContract, BesideContract):
+class TestFake(EngineContract, QueueContract, KeyedContract, BesideContract, OperatedContract):
     @pytest.fixture
     def cluster(self) -> Iterator[FakeCluster]:
         cluster = FakeCluster()
@@ -74,14 +72,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     yield from two_nodes(tmp_path_factory.mktemp("slurm"))
 
 
-def _end_all(cluster: Slurm) -> None:
-    cluster.ask("scancel", "--me", "--state=PENDING")
-    cluster.ask("scancel", "--me", "--signal=KILL")
-    cluster.ask("scancel", "--me")
-
-
 @pytest.mark.slurm
-class TestSlurm(EngineContract, QueueContract, KeyedContract, BesideContract):
+class TestSlurm(EngineContract, QueueContract, KeyedContract, BesideContract, OperatedContract):
     @pytest.fixture
     def harness(
         self, tmp_path: Path, cluster: Slurm, monkeypatch: pytest.MonkeyPatch
@@ -92,7 +84,7 @@ class TestSlurm(EngineContract, QueueContract, KeyedContract, BesideContract):
             return SlurmEngine(Place(tmp_path / site), site, SystemClock())
 
         yield EngineHarness(make, cluster, tmp_path / "contract", "all", within_s=60.0)
-        _end_all(cluster)
+        cluster.end_all()
 
     def test_who_is_killed_while_submitting_leaves_one_job(self, harness: EngineHarness) -> None:
         """At whatever moment: `sbatch` itself lives on, and may have its job after the repeat."""
@@ -134,57 +126,3 @@ class TestSlurm(EngineContract, QueueContract, KeyedContract, BesideContract):
         assert harness.job(request.key) is None
         gpus = harness.engine().inspect().pools[0].nodes[0].gpus
         assert gpus == (GpuKind("", 2),)
-
-
-def _two_nodes(pool: str) -> EnginePool:
-    return EnginePool(pool, tuple(EngineNode(name, 2, 4 * GIB) for name in ("n1", "n2")))
-
-
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-class TestPsijHere(EngineContract):
-    """PSI/J's own executor for one machine: no queue, and it kills at once."""
-
-    @pytest.fixture
-    def harness(self, tmp_path: Path) -> Iterator[EngineHarness]:
-        def make(site: str) -> Engine:
-            place = Place(tmp_path / site)
-            pools = [_two_nodes("here")]
-            return PsijEngine(place, site, SystemClock(), kind="local", pools=pools)
-
-        harness = EngineHarness(make, FakeCluster(), tmp_path / "contract", "here", limit_s=1.0)
-        yield harness
-        left = [job for job in harness.engine().jobs() if job.phase is not Phase.ENDED]
-        harness.engine().cancel([(job.key, 0) for job in left])
-        for job in left:
-            harness.ended(job.key)
-        time.sleep(0.5)  # PSI/J's thread lets go of their pipes, which it does not close
-        gc.collect()
-
-    def test_what_its_script_cannot_ask_for_is_refused(self, harness: EngineHarness) -> None:
-        for asked in ({"gpus": GpuAsk(1)}, {"gpus": GpuAsk(1, "a100")}, {"qos": "long"}):
-            request = harness.request("true", **asked)
-            with pytest.raises(EngineRefused, match="PSI/J asks it for no"):
-                harness.engine().submit(request)
-            assert harness.job(request.key) is None
-
-
-@pytest.mark.slurm
-class TestPsijOnSlurm(EngineContract, QueueContract, BesideContract):
-    """Its executors for batch schedulers are one class with other commands: this one is real."""
-
-    @pytest.fixture
-    def harness(
-        self, tmp_path: Path, cluster: Slurm, monkeypatch: pytest.MonkeyPatch
-    ) -> Iterator[EngineHarness]:
-        monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
-
-        def make(site: str) -> Engine:
-            place = Place(tmp_path / site)
-            pools = [_two_nodes("all")]
-            return PsijEngine(place, site, SystemClock(), kind="slurm", pools=pools)
-
-        folder = tmp_path / "contract"
-        yield EngineHarness(
-            make, cluster, folder, "all", within_s=60.0, limit_s=1.0, held=Phase.WAITING
-        )
-        _end_all(cluster)

@@ -1,9 +1,9 @@
 """What every engine must do. Subclass `EngineContract` and give it a `harness` fixture.
 
 What not all of them have is in classes beside it: `QueueContract` where jobs may wait,
-`KeyedContract` where a job is found by its key before it has begun, `BesideContract` where users
-and operators do something beside headway, and engines forget. A part of a request that an engine
-does not take it must refuse, which each test of one sees.
+`KeyedContract` where a job is found by its key before it has begun, `BesideContract` where others
+cancel jobs, and engines forget them, `OperatedContract` where operators do more. A part of a
+request that an engine does not take it must refuse, which each test of one sees.
 """
 
 from dataclasses import replace
@@ -253,7 +253,7 @@ class KeyedContract:
 
 
 class BesideContract:
-    """Where somebody does something beside headway, and engines forget."""
+    """Where somebody cancels a job beside headway, and engines forget."""
 
     def test_who_was_killed_before_the_note_finds_one_that_is_forgotten(
         self, harness: EngineHarness
@@ -273,6 +273,37 @@ class BesideContract:
         end = harness.end(job.key)
         assert end.kind is ExitKind.CANCELLED
         assert "somebody" in end.message
+
+    def test_what_the_engine_forgot_has_ended_as_it_did(self, harness: EngineHarness) -> None:
+        """They end while nobody looks."""
+        ends = {harness.submitted("exit 3").key: 3, harness.submitted("exit 0").key: 0}
+        for key in ends:
+            harness.written(key)
+        harness.somebody.forget_ended()
+        for key, code in ends.items():
+            job = harness.job(key)
+            assert job is not None
+            assert job.phase is Phase.ENDED
+            assert job.end is not None
+            assert job.end.code == code
+            harness.engine().forget(key)
+            assert harness.job(key) is None
+
+    def test_who_follows_one_that_was_forgotten(self, harness: EngineHarness) -> None:
+        if harness.refuses(After("another")):
+            return
+        first = harness.submitted("exit 1").key
+        harness.ended(first)
+        harness.somebody.forget_ended()
+        key = harness.submitted("echo once", parts=(After(first, When.FAILED),)).key
+        assert harness.end(key).kind is ExitKind.OK
+        for other in (first, "no-such-job"):
+            with pytest.raises(EngineRefused, match=other):
+                harness.submitted("echo once", parts=(After(other, When.OK),))
+
+
+class OperatedContract:
+    """Where jobs are held, released and queued again, and the engine is restarted."""
 
     def test_what_somebody_holds_is_told_so_and_goes_on(self, harness: EngineHarness) -> None:
         full = harness.full()
@@ -296,21 +327,6 @@ class BesideContract:
         assert harness.end(job.key).kind is ExitKind.OK
         assert harness.log(job.key).count("up\n") == 2
 
-    def test_what_the_engine_forgot_has_ended_as_it_did(self, harness: EngineHarness) -> None:
-        """They end while nobody looks."""
-        ends = {harness.submitted("exit 3").key: 3, harness.submitted("exit 0").key: 0}
-        for key in ends:
-            harness.written(key)
-        harness.somebody.forget_ended()
-        for key, code in ends.items():
-            job = harness.job(key)
-            assert job is not None
-            assert job.phase is Phase.ENDED
-            assert job.end is not None
-            assert job.end.code == code
-            harness.engine().forget(key)
-            assert harness.job(key) is None
-
     def test_a_restart_of_the_engine_loses_nothing(self, harness: EngineHarness) -> None:
         runs = harness.submitted(OBEYS)
         harness.up(runs.key)
@@ -322,15 +338,3 @@ class BesideContract:
         assert harness.end(waits.key).kind is ExitKind.OK
         assert harness.log(waits.key) == "once\n"
         assert harness.until(runs.key, Phase.RUNNING).engine_id == runs.engine_id
-
-    def test_who_follows_one_that_was_forgotten(self, harness: EngineHarness) -> None:
-        if harness.refuses(After("another")):
-            return
-        first = harness.submitted("exit 1").key
-        harness.ended(first)
-        harness.somebody.forget_ended()
-        key = harness.submitted("echo once", parts=(After(first, When.FAILED),)).key
-        assert harness.end(key).kind is ExitKind.OK
-        for other in (first, "no-such-job"):
-            with pytest.raises(EngineRefused, match=other):
-                harness.submitted("echo once", parts=(After(other, When.OK),))

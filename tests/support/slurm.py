@@ -144,6 +144,12 @@ class Slurm:
         """End it."""
         self.ask("scancel", engine_id)
 
+    def end_all(self) -> None:
+        """Let nothing be left of a test."""
+        self.ask("scancel", "--me", "--state=PENDING")
+        self.ask("scancel", "--me", "--signal=KILL")
+        self.ask("scancel", "--me")
+
     def requeue(self, engine_id: str) -> None:
         """End it and put it into the queue again; at once, not in two minutes."""
         self.ask("scontrol", "requeue", engine_id)
