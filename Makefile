@@ -18,7 +18,7 @@ TICK    = while sleep 20 >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do echo " 
 DEV     = $(VENV)/.dev
 
 .PHONY: help demo down samples zoo test test-deps check protocol seeded-bugs faults replicas bench terminal \
-  wheel lock clean
+  public-tables wheel lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -87,6 +87,9 @@ terminal: $(DEV) ## record the terminal of the README anew: docs/terminal.svg
 
 zoo: $(DEV)      ## public programs as they are, on the site that is up here (benchmarks/zoo.py); hours
 	$(BIN)/python benchmarks/zoo.py $(ZOO)
+
+public-tables: $(READY) ## public measurements as traces, and how well they are told (TABLES=--part=source); an hour
+	PYTHONPATH=. $(BIN)/python benchmarks/public_tables.py $(TABLES)
 
 wheel: $(READY)  ## build dist/headway-….whl, which needs no clone where it is installed
 	$(BIN)/python -m hatchling build -t wheel

@@ -1,0 +1,183 @@
+"""Public measurements as traces: brought, mapped, and how well each is told by all the others.
+
+    PYTHONPATH=. python benchmarks/public_tables.py [--mirrors DIR] [--folder DIR] [--part source|…]
+
+Brings what public_tables.yaml names by git address and commit into a folder outside the repository,
+writes one CSV a source in the columns of `headway traces import`, and prints, for Gavel's and
+timm's tables of tests/data besides, the errors where one source, one GPU type or chip, or some
+networks are left out, and where three runs of the left-out source are known. Where the hosts are
+not reachable, --mirrors is a folder of bare git directories, OWNER/NAME.git.
+"""
+
+import argparse
+import fnmatch
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from ruamel.yaml import YAML
+from sklearn.model_selection import GroupKFold, LeaveOneGroupOut
+
+from benchmarks.held_out import Rows
+from benchmarks.public_readers import READERS
+from headway.estimate.encode import Floats
+from headway.estimate.evaluation.evaluate import HeldOut, said_of, score
+from headway.estimate.features import Unit, measured_times
+from headway.estimate.physics import Tables, shipped
+from headway.estimate.regressors import Runtime, TraceFeatures
+from headway.estimate.trace_files import parse
+from headway.model.trace import Trace
+
+TABLE = Path(__file__).with_name("public_tables.yaml")
+HERE = {
+    name: Path(__file__).parents[1] / "tests" / "data" / f"runtime-{name}.csv"
+    for name in ("gavel", "timm")
+}
+PARTS = ("source", "own", "gpu_type", "chip", "network")
+OWN = 3
+"""Runs of the left-out source that are known in the part `own`."""
+NETWORKS_AT_ONCE = 10
+"""Parts in which networks are left out: one after the other would take hours."""
+MOST_OF_ONE = 60
+"""Rows of one source, drawn at random: all sources count alike, and a fit takes seconds."""
+_SAYS = {"source", "reader", "files", "address", "commit", "licence"}
+
+
+def main() -> None:
+    """Bring the tables and print the errors asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--mirrors", type=Path)
+    parser.add_argument("--folder", type=Path, default=Path.home() / ".cache" / "headway-tables")
+    parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--seeds", type=int, default=1, help="draws of the part own")
+    asked = parser.parse_args()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    files = {**HERE, **brought(asked.folder, asked.mirrors)}
+    traces = {name: read(name, path) for name, path in files.items()}
+    measured = Measured.of(traces, shipped())
+    for part in PARTS if asked.part is None else asked.part:
+        print(f"\n### {part}\n\n| left out | rows | mean | median | ≤ 10 % | in 80 % |")
+        print("|---|---|---|---|---|---|", flush=True)
+        measured.own_known(asked.seeds) if part == "own" else measured.left_out(part)
+
+
+def brought(folder: Path, mirrors: Path | None) -> dict[str, Path]:
+    """By source the CSV of its rows, written anew."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, told in YAML(typ="safe", pure=True).load(TABLE)["sources"].items():
+        more = {key: value for key, value in told.items() if key not in _SAYS}
+        rows = READERS[told["reader"]](files_of(told, folder, mirrors), **more)
+        found.setdefault(told.get("source", name), []).extend(rows)
+    for name, each in found.items():
+        pd.DataFrame(each).to_csv(folder / f"{name}.csv", index=False)
+    return {name: folder / f"{name}.csv" for name in found}
+
+
+def files_of(told: dict[str, Any], folder: Path, mirrors: Path | None) -> Iterator[tuple[str, str]]:
+    """Path and text of each file that is wanted and there: mirrors may lack the largest."""
+    name = "/".join(told["address"].split("/")[-2:])
+    bare = Path(mirrors or folder / "git") / f"{name}.git"
+    git: list[str | Path] = ["git", "--git-dir", bare]
+    if not bare.exists():
+        subprocess.run(["git", "init", "--quiet", "--bare", bare], check=True)
+        wanted = ["fetch", "--quiet", "--depth", "1", told["address"], told["commit"]]
+        subprocess.run([*git, *wanted], check=True)
+    listed = subprocess.check_output([*git, "ls-tree", "-rz", told["commit"]], text=True)
+    for line in filter(None, listed.split("\0")):
+        about, _, path = line.partition("\t")
+        if any(fnmatch.fnmatchcase(path, pattern) for pattern in told["files"]):
+            shown = subprocess.run(
+                [*git, "cat-file", "blob", about.split()[2]], capture_output=True, check=False
+            )
+            if shown.returncode == 0:
+                yield path, shown.stdout.decode(errors="replace")
+
+
+def read(name: str, path: Path) -> tuple[Trace, ...]:
+    """The traces of a file, as an import reads them; and in words what was left out."""
+    got = parse(path.read_bytes(), path.name, name)
+    print(f"{name}: {len(got.traces)} rows, {len(got.problems)} left out. {' '.join(got.notices)}")
+    return got.traces
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Times of iterations on GPUs that the tables know."""
+
+    X: pd.DataFrame
+    """As models see them, with the facts of the tables."""
+    seconds: Floats
+    source: pd.Series
+    """Of each row, as its index is that of `X`."""
+
+    @classmethod
+    def of(cls, by_source: Mapping[str, Sequence[Trace]], tables: Tables) -> "Measured":
+        """At most `MOST_OF_ONE` rows of each of *by_source* that tell of an iteration."""
+        told = []
+        for name, traces in by_source.items():
+            known = [
+                t
+                for t in traces
+                if Unit.ITERATION in measured_times(t) and tables.find_gpu(t.gpu_type)[1]
+            ]
+            some = np.random.default_rng(0).permutation(len(known))[:MOST_OF_ONE]
+            told += [(name, known[at]) for at in sorted(some)]
+        rows = Rows.of([replace(t, recipe=f"{name} {t.network}") for name, t in told])
+        known_of = TraceFeatures(tables).transform(rows.X)
+        source = pd.Series([name for name, _ in told], index=known_of.index)
+        return cls(known_of, rows.seconds, source)
+
+    def left_out(self, by: str) -> None:
+        """A line for each value of *by* (of each source where that is its networks), and of all."""
+        columns = {"source": self.source, "chip": self.X["gpu_type"].str.split("-").str[0]}
+        groups = columns[by] if by in columns else self.X[by]
+        whole = GroupKFold(NETWORKS_AT_ONCE) if by == "network" else LeaveOneGroupOut()
+        splits = list(whole.split(self.X, groups=groups))
+        said_s = said_of(Runtime(), self.X, self.seconds, splits)
+        each = self.source if by == "network" else groups
+        for value in sorted(each.unique()):
+            self._line(value, said_s, np.flatnonzero(each == value))
+        self._line("all", said_s, np.arange(len(groups)))
+        if by in {"gpu_type", "chip"}:
+            types = groups.groupby(self.X["recipe"]).transform("nunique")
+            self._line("recipes that ran on another one", said_s, np.flatnonzero(types > 1))
+
+    def own_known(self, seeds: int) -> None:
+        """A line for each source but for `OWN` of its rows, drawn for each seed."""
+        every: list[HeldOut] = []
+        for name in sorted(self.source.unique()):
+            for seed in range(seeds):
+                mine = np.flatnonzero(self.source == name)
+                own = np.random.default_rng(seed).permutation(mine)
+                seen = np.append(np.flatnonzero(self.source != name), own[:OWN])
+                held = own[OWN:]
+                said_s = said_of(Runtime(), self.X, self.seconds, [(seen, held)])[held]
+                every.append(HeldOut(self.seconds[held], said_s))
+            _print_line(name, _together(every[-seeds:]))
+        _print_line("all", _together(every))
+
+    def _line(self, value: str, said_s: Floats, at: NDArray[np.intp]) -> None:
+        _print_line(value, HeldOut(self.seconds[at], said_s[at]))
+
+
+def _together(held: Sequence[HeldOut]) -> HeldOut:
+    measured_s = np.concatenate([each.measured_s for each in held])
+    return HeldOut(measured_s, np.concatenate([each.said_s for each in held]))
+
+
+def _print_line(value: str, held: HeldOut) -> None:
+    got = score(held)
+    shares = (got.mean_relative_error, got.median_relative_error, got.within_10_frac)
+    cells = " | ".join(f"{100 * share:.1f}" for share in (*shares, got.coverage_80_frac))
+    print(f"| {value} | {len(held.measured_s)} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
