@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.browser import arrive, see
+from tests.support.browser import PATIENCE_MS, arrive, patiently, see
 from tests.support.site import LiveSite, wait_for
 
 pytestmark = pytest.mark.browser
@@ -16,6 +16,7 @@ def sign_in(page, site: LiveSite) -> None:
     """Open the UI as `up` prints it, and give the login what `up` says."""
     page.goto(site.url)
     asked = page.locator("input[type=password]")
+    patiently(page, lambda: asked.wait_for(timeout=PATIENCE_MS))
     asked.fill(site.auth())
     asked.press("Enter")
     arrive(page, "/dashboard")

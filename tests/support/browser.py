@@ -13,7 +13,7 @@ def arrive(page: "Page", address: str) -> None:  # noqa: F821 - Playwright is im
     Prefect's pages now and then stay white on a busy machine, when a part of their script does
     not come.
     """
-    _patiently(page, lambda: page.wait_for_url(re.compile(address), timeout=PATIENCE_MS))
+    patiently(page, lambda: page.wait_for_url(re.compile(address), timeout=PATIENCE_MS))
 
 
 def see(page: "Page", text: str) -> None:  # noqa: F821
@@ -23,10 +23,10 @@ def see(page: "Page", text: str) -> None:  # noqa: F821
     come a moment later.
     """
     line = page.get_by_text(re.compile(text)).first
-    _patiently(page, lambda: line.wait_for(timeout=PATIENCE_MS))
+    patiently(page, lambda: line.wait_for(timeout=PATIENCE_MS))
 
 
-def _patiently(page: "Page", wait: Callable[[], None]) -> None:  # noqa: F821
+def patiently(page: "Page", wait: Callable[[], None]) -> None:  # noqa: F821
     """Wait as a person does, who loads a page anew that does not show what is expected."""
     from playwright.sync_api import TimeoutError as Late
 
