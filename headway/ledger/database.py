@@ -6,6 +6,7 @@ of 200 rounds). What only reads says so (`Database.reading`): it cannot write.
 """
 
 import os
+import select
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -15,7 +16,7 @@ from typing import Any
 from weakref import WeakSet
 
 from psycopg.errors import InsufficientPrivilege
-from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Dialect, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from sqlalchemy.pool import QueuePool
 from sqlmodel import Session
@@ -86,12 +87,28 @@ def _engine(address: URL, keep: Connections) -> Engine:
     # Psycopg's `executemany` is a pipeline: who is stopped in the middle of one is not idle for
     # PostgreSQL, and would keep its rows for ever. Rows are inserted in one statement instead.
     engine.dialect.use_insertmanyvalues_wo_returning = True
+    _ask_only_who_has_word(engine.dialect)
     engine.dialect.supports_sane_multi_rowcount = False
     event.listen(engine, "do_executemany", _one_by_one)
     if keep is Connections.BRIEF:
         _close_idle(engine)
     _ENGINES.add(engine)
     return engine
+
+
+def _ask_only_who_has_word(dialect: Dialect) -> None:
+    """Spare a connection on which nothing has come the question whether it still lives.
+
+    The end of a server, or keepalives that it does not answer, make its socket readable at once.
+    """
+    ping = dialect.do_ping
+
+    def lives(connection: Any) -> bool:
+        ready = select.poll()
+        ready.register(connection.fileno(), select.POLLIN)
+        return not ready.poll(0) or ping(connection)
+
+    dialect.do_ping = lives  # type: ignore[assignment,method-assign]
 
 
 def _leave_connections() -> None:
