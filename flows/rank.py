@@ -16,6 +16,7 @@ from prefect.states import Failed, Scheduled
 
 from flows.leaving import deaf_to_sigterm
 from flows.train import run_attempt
+from flows.wishes import keep_wish
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable
 from headway.ledger.database import Connections
 from headway.node.flowlock import hold_flow
@@ -38,6 +39,7 @@ def rank(*, gang: str, attempt: int, lease: int, number: int, nodes: int) -> Sta
     site = current_site(Connections.BRIEF)
     run_id = str(flow_run.get_id())
     with hold_flow(site.settings.state_dir, run_id):
+        keep_wish(run_id)
         state = run_part(site, run_id, lease, Meeting(gang, attempt, "", 0, number, nodes))
         if state.type is StateType.SCHEDULED:
             raise Abort(f"back to the queue: {state.message}")  # of which the scheduler tells

@@ -7,7 +7,7 @@ one to know something.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from prefect.states import Failed, Scheduled
 from flows.display import Display, show_comparison, show_profile, show_report, show_session
 from flows.leaving import deaf_to_sigterm, is_over, sigterm_waits_for_the_ledger, state_of
 from flows.steps import KeptResult, step
+from flows.wishes import keep_wish
 from headway.errors import HeadwayError, InvalidInput, LeaseLost, LedgerUnreachable, SiteUnreachable
 from headway.ledger.database import Connections
 from headway.model.job import TrainingJob
@@ -142,6 +143,7 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:  # noqa: ARG001 - the ledger
     site = current_site(Connections.BRIEF)
     run_id = str(flow_run.get_id())
     with hold_flow(site.settings.state_dir, run_id):
+        keep_wish(run_id)
         state = run_attempt(site, run_id)
         if state.type is StateType.SCHEDULED:
             raise Abort(f"back to the queue: {state.message}")  # of which the scheduler tells
@@ -169,29 +171,33 @@ def run_attempt(site: Site, run_id: str, meeting: Meeting | None = None) -> Stat
 def _attempt(site: Site, run_id: str, meeting: Meeting | None) -> State[Any]:
     attempt: Attempt | None = None
     leave = False
-    try:
-        attempt = Attempt(site, run_id, meeting)
-        return _steps(attempt)
-    except (LedgerUnreachable, EngineUnreachable) as error:
-        leave = True  # nothing can be recorded or removed now; the next process goes on here
-        return Scheduled(name="AwaitingRetry", message=str(error))
-    except LeaseLost as error:
-        return state_of(site, run_id, str(error))
-    except HeadwayError as error:
-        return Failed(message=str(error))
-    except TerminationSignal:
-        with deaf_to_sigterm():  # another one would break off what this one begins
-            if attempt is not None and is_over(attempt):
-                return state_of(site, run_id, "its process was told to leave")
-        leave = True
-        raise
-    finally:
-        with deaf_to_sigterm():
+    with ExitStack() as deaf:
+        try:
+            attempt = Attempt(site, run_id, meeting)
+            words = _steps(attempt)
+        except (LedgerUnreachable, EngineUnreachable) as error:
+            leave = True  # nothing can be recorded or removed now; the next process goes on here
+            return Scheduled(name="AwaitingRetry", message=str(error))
+        except LeaseLost as error:
+            words = str(error)
+        except HeadwayError as error:
+            return Failed(message=str(error))
+        except TerminationSignal:
+            deaf.enter_context(deaf_to_sigterm())
+            if attempt is None or not is_over(attempt):
+                leave = True
+                raise
+            words = "its process was told to leave"
+        finally:
+            # Another signal would break off what this one begins.
+            deaf.enter_context(deaf_to_sigterm())
             _tidy(None if leave else attempt)
+        # Only now: a run that was retried while this process drew its report is its own no longer.
+        return state_of(site, run_id, words)
 
 
-def _steps(attempt: Attempt) -> State[Any]:
-    """The steps of the attempt."""
+def _steps(attempt: Attempt) -> str:
+    """The steps of the attempt; what is to be said of its end."""
     try:
         stage_data(attempt)
         lease = admit(attempt)
@@ -202,7 +208,7 @@ def _steps(attempt: Attempt) -> State[Any]:
         if followed is None:
             stopped = attempt.start_together(lease, secrets, _say_late)
             if stopped is not None:
-                return state_of(attempt.site, attempt.run_id, attempt.fail(stopped).message)
+                return attempt.fail(stopped).message
             followed = train_container(attempt, lease, secrets)
         exit_ = update_estimates(attempt, followed)
     except (LedgerUnreachable, EngineUnreachable, LeaseLost):
@@ -213,8 +219,8 @@ def _steps(attempt: Attempt) -> State[Any]:
     except HeadwayError as error:
         exit_ = attempt.fail(exit_of(error))
     if exit_.kind is ExitKind.OK and attempt.ended:
-        exit_ = replace(exit_, message=summary_of(attempt))
-    return state_of(attempt.site, attempt.run_id, exit_.message)
+        return summary_of(attempt)
+    return exit_.message
 
 
 def _say_late(ranks: Sequence[Rank]) -> None:
@@ -247,13 +253,13 @@ def _tell(attempt: Attempt) -> None:
         get_run_logger().debug("the report of the run could not be shown: %s", error)
 
 
-def _not_now(attempt: Attempt, wait: Wait) -> State[Any]:
+def _not_now(attempt: Attempt, wait: Wait) -> str:
     """Back to the queue; a rank, which cannot wait alone, ends and its gang with it."""
     if attempt.is_rank:
         exit_ = Exit(ExitKind.INFRASTRUCTURE, None, f"no room after all: {wait.reason}")
-        return state_of(attempt.site, attempt.run_id, attempt.fail(exit_).message)
+        return attempt.fail(exit_).message
     attempt.give_back(wait)
-    return Scheduled(name="AwaitingHeadroom", message=wait.reason)
+    return wait.reason
 
 
 def _secrets(attempt: Attempt) -> dict[str, str]:

@@ -4,8 +4,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -79,6 +79,18 @@ def resuming(site: LiveSite, tmp_path: Path, name: str, **job: Any) -> str:
     return run_id
 
 
+@contextmanager
+def nobody_leads(site: LiveSite) -> Iterator[None]:
+    """Meanwhile there is no scheduler."""
+    pids = site.pids()
+    site.kill(pids["supervisor"], signal.SIGSTOP)  # it would start another one
+    try:
+        site.kill(pids["scheduler"])
+        yield
+    finally:
+        site.kill(pids["supervisor"], signal.SIGCONT)
+
+
 def told(ledger: Ledger, run_id: str) -> bool:
     return ledger.runs.get(run_id).told_end_at is not None
 
@@ -107,15 +119,10 @@ def test_a_cancel_reaches_its_node_though_no_scheduler_leads(
 ) -> None:
     site = process_site
     run_id = started(site, tmp_path, "cancel-without-a-leader", steps=2400)
-    pids = site.pids()
-    site.kill(pids["supervisor"], signal.SIGSTOP)  # it would start another one
-    try:
-        site.kill(pids["scheduler"])
+    with nobody_leads(site):
         site.json("cancel", run_id)
         assert_nothing_is_left(site, run_id)
         assert not told(ledger, run_id)
-    finally:
-        site.kill(pids["supervisor"], signal.SIGCONT)
     wait_for(lambda: told(ledger, run_id), lambda: "its end was not told")
     assert site.until(run_id, "Cancelled")["exit"]["kind"] == "cancelled"
 
@@ -242,6 +249,21 @@ def test_a_run_that_has_ended_is_retried_from_its_checkpoint_and_once(
     assert ledger.runs.get(run_id).attempt == 3
 
 
+def test_a_retry_is_not_lost_that_comes_before_anybody_has_noted_the_end(
+    process_site: LiveSite, tmp_path: Path, ledger: Ledger
+) -> None:
+    site = process_site
+    run_id = started(site, tmp_path, "retried-at-once", steps=4)
+    with nobody_leads(site):
+        site.until(run_id, "Completed")
+        assert not told(ledger, run_id)
+        set_state(site, run_id, type="SCHEDULED", name="AwaitingRetry", message="Retry from the UI")
+    wait_for(
+        lambda: ledger.runs.get(run_id).attempt == 2 and told(ledger, run_id),
+        lambda: f"{site.show(run_id)} {site.worker_log()}",
+    )
+
+
 def test_a_suspended_run_frees_its_place_and_goes_on_when_resumed(
     process_site: LiveSite, tmp_path: Path, ledger: Ledger
 ) -> None:
@@ -264,6 +286,30 @@ def test_a_suspended_run_frees_its_place_and_goes_on_when_resumed(
     view = site.until(run_id, "Completed", "Failed", "Cancelled")
     assert (view["state"], view["attempt"]) == ("Completed", 2), view
     assert "from step 7" in site.run("logs", run_id).stdout
+
+
+def test_a_flow_process_that_begins_takes_no_suspension_back(
+    process_site: LiveSite, tmp_path: Path, ledger: Ledger
+) -> None:
+    """Its user suspends a run whose flow has just died: the next one writes Running over that."""
+    site = process_site
+    run_id = resuming(site, tmp_path, "suspended-at-a-start", retries=0)
+
+    def begun() -> bool:
+        states = site.call("GET", f"flow_run_states/?flow_run_id={run_id}")
+        types = [each["type"] for each in states]
+        return "RUNNING" in types[types.index("PAUSED") :]
+
+    with nobody_leads(site):  # nor hears of it
+        site.kill(site.flow_pid(run_id))
+        set_state(site, run_id, type="PAUSED", name="Suspended")
+        wait_for(begun, lambda: f"{site.show(run_id)} {site.worker_log()}")
+    site.until(run_id, "Suspended")
+    assert_nothing_is_left(site, run_id)
+    run = ledger.runs.get(run_id)
+    assert (run.state, run.attempt) == (RunState.WAITING, 2)
+    site.json("cancel", run_id)
+    site.until(run_id, "Cancelled")
 
 
 def test_cancel_by_name_takes_the_newest_that_has_not_ended(

@@ -156,3 +156,22 @@ def test_a_leaving_process_says_only_what_the_ledger_says(sites: tuple[Site, Sit
         state_of(here, RUN, "another process has it")
     here.ledger.runs.finish(fence_of(here.ledger, RUN), LOST, Measurement())
     assert state_of(here, RUN, "ended").message == LOST.message
+
+
+def test_a_process_that_is_slow_to_end_does_not_end_the_retry_of_its_run(
+    sites: tuple[Site, Site], flow: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its user saw the end, and wanted it once more, while this process drew its report."""
+    here, there = sites
+
+    def retry(attempt: Attempt) -> None:
+        assert here.ledger.runs.told(RUN, attempt.number)
+        assert here.ledger.runs.retry(RUN, attempt.number)
+        admit(there)
+
+    monkeypatch.setattr(train, "_tell", retry)
+    ends = start(flow, here)
+    here.ledger.runs.finish(fence_of(here.ledger, RUN), LOST, Measurement())
+    with pytest.raises(Abort, match="no longer this process's"):
+        ends.result(60)
+    assert there.ledger.runs.get(RUN).attempt == 2
