@@ -43,6 +43,7 @@ from headway.policy.headroom import compute_headroom
 _BEGUN_WITHOUT_ITS_HEAD = Exit(
     ExitKind.INFRASTRUCTURE, None, "rank 0 was given back when other ranks had begun"
 )
+_NOT_BEGUN = Wait(Resource.TURN, "its flow process did not begin: it waits for a place again")
 
 
 class Leases(LeaseReads):
@@ -296,13 +297,16 @@ class Leases(LeaseReads):
         with self._database.transaction() as session:
             release_all(session, LeaseRow.node == node)
 
-    def give_back(self, fence: Fence, *, start_by: datetime | None = None) -> bool:
+    def give_back(
+        self, fence: Fence, why: Wait = _NOT_BEGUN, *, start_by: datetime | None = None
+    ) -> bool:
         """Undo a claim before anything started: same attempt, back to the queue. Idempotent.
 
         Nothing for a part of a gang: it is no run that could wait by itself.
 
         Args:
             fence: Of the claim.
+            why: What the run waits for again, until it is planned.
             start_by: Of a claim that nobody had taken up when it was read: only while that is so.
 
         Returns:
@@ -325,7 +329,7 @@ class Leases(LeaseReads):
             release_all(session, LeaseRow.run_id == fence.run_id)
             move(run, RunState.WAITING)
             ask_for_least(run)
-            run.claimed_at = None
+            run.claimed_at, run.resource, run.reason = None, why.resource, why.reason
             if ranks_begun(session, run):
                 note_end(session, run, _BEGUN_WITHOUT_ITS_HEAD, None)
                 run.attempt += 1  # they belong to this one, and end with it

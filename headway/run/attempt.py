@@ -336,10 +336,7 @@ class Attempt(NodeAttempt):
 
     def give_back(self, wait: Wait) -> None:
         """Not now after all: back to the queue as the same attempt, with the reason."""
-        self.site.ledger.leases.give_back(self.fence)
-        self.site.ledger.runs.set_reason(
-            self.run_id, wait.resource, wait.reason, expected_start_at=None
-        )
+        self.site.ledger.leases.give_back(self.fence, wait)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:

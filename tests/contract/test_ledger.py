@@ -264,8 +264,17 @@ def test_a_claim_is_given_back_as_the_same_attempt(ledger: Ledger) -> None:
     assert ledger.leases.give_back(lease.fence)
     record = ledger.runs.get("a")
     assert (record.state, record.attempt) == (RunState.WAITING, 1)
+    assert record.reason == "its flow process did not begin: it waits for a place again"
     assert ledger.leases.of_run("a") is None
     assert ledger.leases.give_back(lease.fence)
+
+
+def test_a_claim_that_is_given_back_brings_its_reason_along(ledger: Ledger) -> None:
+    """The next plan has another one; until then its user would read nothing."""
+    lease = granted(ledger, "a")
+    ledger.leases.give_back(lease.fence, Wait(Resource.GPUS, "its GPUs cannot be read"))
+    record = ledger.runs.get("a")
+    assert (record.resource, record.reason) == (Resource.GPUS, "its GPUs cannot be read")
 
 
 def test_a_claim_that_was_taken_up_since_it_was_read_is_not_given_back(ledger: Ledger) -> None:
