@@ -28,7 +28,7 @@ from headway.ledger.errors import LedgerRefused, SchemaMismatch
 from headway.model.document import HIDDEN
 from headway.waits import waiting_for
 
-SCHEMA_VERSION = "0044"
+SCHEMA_VERSION = "0045"
 """The newest migration; a test holds it to what Alembic says."""
 
 _FROZEN_MS = 15_000

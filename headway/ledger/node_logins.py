@@ -19,14 +19,15 @@ from headway.ledger.database import Repository
 from headway.ledger.errors import LedgerRefused
 
 _RUN = (
-    "state, attempt, exit_kind, exit_code, exit_message, ended_at, told_end_at, measurement, "
-    "prediction, demand, demand_override, container, runtime, started_at, claimed_at, resource, "
-    "reason, expected_start_at, flow_starts, flow_starts_since, suspended_at, preempted_for, "
-    "preemptions, ready_attempt, place, rows_removed_at, tag, promised_at"
+    "state, attempt, exit_kind, exit_code, exit_message, ended_at, measurement, prediction, "
+    "demand, demand_override, container, runtime, started_at, claimed_at, resource, reason, "
+    "expected_start_at, flow_starts, flow_starts_since, preempted_for, preemptions, "
+    "ready_attempt, place, rows_removed_at"
 )
-"""What an attempt writes of its run: not whose it is, what it does, nor where."""
+"""What an attempt writes of its run: not whose it is, what it does, nor where, nor what its user
+wants and what Prefect was told."""
 _LEASE = (
-    "run_id, gang_rank, host_memory_bytes, cpus, disk_bytes, lent, expires_at, predicted_end_at, "
+    "run_id, gang_rank, host_memory_bytes, cpus, disk_bytes, expires_at, predicted_end_at, "
     "released_at, start_by"
 )
 _ALL = "SELECT, INSERT, UPDATE, DELETE"
@@ -112,14 +113,15 @@ class NodeLogins(Repository):
 
 
 def grant(connection: Connection, roles: Sequence[str]) -> None:
-    """Let *roles* do what `GRANTS` says."""
+    """Let *roles* do what `GRANTS` says, and nothing more that a version before let them."""
     if roles:
         to = SQL(", ").join(map(Identifier, roles))
         numbers = SQL(", ").join(map(Identifier, _SEQUENCES))
         _execute(connection, SQL("GRANT USAGE ON SEQUENCE {} TO {}").format(numbers, to))
         for table, what in GRANTS.items():
-            words = SQL(what)
-            _execute(connection, SQL("GRANT {} ON {} TO {}").format(words, Identifier(table), to))
+            words, on = SQL(what), Identifier(table)
+            _execute(connection, SQL("REVOKE ALL ON {} FROM {}").format(on, to))
+            _execute(connection, SQL("GRANT {} ON {} TO {}").format(words, on, to))
 
 
 def _drop(session: Session, node: str) -> None:

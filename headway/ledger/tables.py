@@ -222,7 +222,8 @@ class LeaseRow(SQLModel, table=True):
     start_by: datetime | None = Field(default=None, sa_type=UtcDateTime)
     """Until then a flow process has to take the claim up; None once one has."""
     lent: bool = False
-    """Of versions that lent idle memory; nothing reads it."""
+    """Nothing reads it but guards of versions that lent idle memory, which go on until their node
+    is upgraded: it goes with the next version, as the last three columns of `StagingRow` do."""
     predicted_end_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     released_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 

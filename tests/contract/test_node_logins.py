@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 import pytest
 from sqlalchemy import text
+from sqlmodel import select
 
 from headway.errors import LeaseLost, LedgerError, RunUnknown
 from headway.ledger import Ledger
+from headway.ledger.access_tables import NodeLoginRow
 from headway.ledger.errors import LedgerRefused
 from headway.model.access import Scope
 from headway.model.lease import Demand, Lease
@@ -80,6 +82,10 @@ def execute(ledger: Ledger, statement: str, **values: object) -> int:
         "UPDATE run SET team = 'b'",
         "UPDATE run SET job = '{}'",
         "UPDATE run SET node = 'here'",
+        "UPDATE run SET told_end_at = CURRENT_TIMESTAMP",
+        "UPDATE run SET suspended_at = NULL",
+        "UPDATE run SET tag = 0",
+        "UPDATE run SET promised_at = CURRENT_TIMESTAMP",
         "DELETE FROM run",
         "UPDATE code SET diff = ''",
         "DELETE FROM code_chunk",
@@ -101,7 +107,7 @@ def execute(ledger: Ledger, statement: str, **values: object) -> int:
         "COPY run TO PROGRAM 'true'",
         "SELECT pg_read_file('PG_VERSION')",
         "INSERT INTO setting VALUES ('headway-line', '{}', CURRENT_TIMESTAMP)",
-        "INSERT INTO setting VALUES ('speeds/node/there', '{}', CURRENT_TIMESTAMP)",
+        "INSERT INTO setting VALUES ('speeds/node/here', '{}', CURRENT_TIMESTAMP)",
         "INSERT INTO node_key VALUES ('there', 'x')",
         GRANT_FOR_ITSELF,
         "INSERT INTO step SELECT 'on-there', 1, 'x', 'running', CURRENT_TIMESTAMP",
@@ -183,13 +189,24 @@ def test_what_it_runs_it_carries_to_its_end(site: Site) -> None:
     here.runs.finish(fence, OK, Measurement(runtime_s=1.0))
     here.steps.ended(fence, "train", StepState.DONE)
     here.leases.release(fence)
-    assert here.runs.told("on-here", 1)
+    assert site.ledger.runs.told("on-here", 1)
     assert here.runs.get("on-here").state is RunState.ENDED
     assert here.code.chunks("a", ["chunk-a"]) == {}, "nothing of team a is here any more"
     here.stored.add("on-here", 1, "key", files=1, size_bytes=1)
     here.old_runs.remove(["on-here"])
     with pytest.raises(RunUnknown):
         here.runs.get("waits")
+
+
+def test_a_new_version_takes_back_what_one_before_had_granted(site: Site) -> None:
+    with site.ledger._database.transaction() as session:
+        role = session.scalar(select(NodeLoginRow.role))
+        session.connection().execute(text(f'GRANT UPDATE (tag), DELETE ON run TO "{role}"'))
+    site.ledger.node_logins.renew()
+    for statement in ("UPDATE run SET tag = 0", "DELETE FROM run"):
+        with pytest.raises(LedgerRefused):
+            execute(site.here, statement)
+    site.here.runs.finish(site.lease.fence, OK, Measurement())
 
 
 def test_a_part_of_a_gang_takes_its_lease(site: Site) -> None:
