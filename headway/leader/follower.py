@@ -57,7 +57,7 @@ async def _lead(site: Site, client: PrefectClient, jobs: EngineJobs) -> None:
         daemon=follower_daemon(site.settings), look_every_s=_ROUND_EVERY_S,
     )  # fmt: skip
     # What an earlier process has not shown of them.
-    queue.stepped.update(run.run_id for run in site.ledger.runs.under_way(pool))
+    queue.stepped.update(run.run_id for run in site.ledger.runs.under_way([pool]))
     show = partial(StepPages(client, site.ledger).show, queue.stepped)
     beat = partial(client.send_worker_heartbeat, pool, site.settings.node, _BEAT_EVERY_S)
     async with anyio.create_task_group() as beside:

@@ -17,6 +17,8 @@ from headway.model.term import Leader, Term
 
 LEADS_S = 5.0
 """A leader that was not heard of for so long is replaced."""
+_UNLED = timedelta(minutes=1)
+"""Where nobody took its place for so long, nobody is there who could."""
 _LETS_GO = func.set_config("idle_in_transaction_session_timeout", "6000", True)
 """Ends this transaction after so many milliseconds without a word."""
 
@@ -58,6 +60,21 @@ class Leaders(Repository):
         with self._database.reading() as session:
             row = session.get(LeaderRow, pool)
             return None if row is None else _leader(row, now(session))
+
+    def unled(self, by: str) -> list[str]:
+        """Pools that nobody has led for a while, as one whose last node was removed.
+
+        Somebody must tell of their runs: of those who lead, the leader of the first pool by name.
+
+        Args:
+            by: The pool of who asks; none for all but that one.
+        """
+        with self._database.reading() as session:
+            rows = session.exec(select(LeaderRow.pool, LeaderRow.expires_at).order_by("pool")).all()
+            moment = now(session)
+        left = {pool: until - moment for pool, until in rows}
+        led = [pool for pool, time_left in left.items() if time_left > timedelta(0)]
+        return [pool for pool in left if left[pool] < -_UNLED] if led[:1] == [by] else []
 
 
 def _go_on(session: Session, pool: str, holder: str, ttl_s: float) -> Leader | None:

@@ -124,35 +124,39 @@ class RunReads(Repository):
             query = select(RunRow.run_id).where(*waiting, col(RunRow.suspended_at).is_(None))
             return frozenset(session.exec(query))
 
-    def waiting_page(self, pool: str, after: str, limit: int) -> list[RunRecord]:
-        """The *limit* waiting runs that follow the run *after*, by id."""
-        waiting = RunRow.state == RunState.WAITING, RunRow.pool == pool, RunRow.run_id > after
+    def waiting_page(self, pools: Collection[str], after: str, limit: int) -> list[RunRecord]:
+        """The *limit* waiting runs of *pools* that follow the run *after*, by id."""
+        in_pools = col(RunRow.pool).in_(pools)
+        waiting = RunRow.state == RunState.WAITING, in_pools, RunRow.run_id > after
         return self._found(select(RunRow).where(*waiting).order_by("run_id").limit(limit))
 
-    def under_way(self, pool: str) -> list[RunRecord]:
-        """Runs of *pool* that a node, or its engine, has and that have not ended, by id."""
-        query = select(RunRow).where(RunRow.pool == pool, col(RunRow.state).in_(GRANTED))
+    def under_way(self, pools: Collection[str]) -> list[RunRecord]:
+        """Runs of *pools* that a node, or its engine, has and that have not ended, by id."""
+        query = select(RunRow).where(col(RunRow.pool).in_(pools), col(RunRow.state).in_(GRANTED))
         return self._found(query.order_by("run_id"))
 
-    def untold(self, pool: str, after: str, limit: int) -> list[RunRecord]:
-        """Ended runs of *pool* whose end Prefect has not acknowledged, by id.
+    def untold(self, pools: Collection[str], after: str, limit: int) -> list[RunRecord]:
+        """Ended runs of *pools* whose end Prefect has not acknowledged, by id.
 
         Args:
-            pool: The work pool.
+            pools: The work pools.
             after: The *limit* of them that follow this id; empty for the first.
             limit: So many at most.
         """
         untold = col(RunRow.told_end_at).is_(None), RunRow.run_id > after
-        query = select(RunRow).where(RunRow.state == RunState.ENDED, RunRow.pool == pool, *untold)
+        ended = RunRow.state == RunState.ENDED, col(RunRow.pool).in_(pools)
+        query = select(RunRow).where(*ended, *untold)
         return self._found(query.order_by("run_id").limit(limit))
 
-    def told_ends(self, pool: str, before: datetime | None, limit: int) -> list[RunRecord]:
-        """The newest *limit* ends in *pool* that Prefect has acknowledged.
+    def told_ends(
+        self, pools: Collection[str], before: datetime | None, limit: int
+    ) -> list[RunRecord]:
+        """The newest *limit* ends in *pools* that Prefect has acknowledged.
 
         Only of runs that ended earlier than *before*; None for the newest of all.
         """
-        query = select(RunRow).where(RunRow.state == RunState.ENDED, RunRow.pool == pool)
-        query = query.where(col(RunRow.told_end_at).is_not(None))
+        ended = RunRow.state == RunState.ENDED, col(RunRow.pool).in_(pools)
+        query = select(RunRow).where(*ended).where(col(RunRow.told_end_at).is_not(None))
         if before is not None:
             query = query.where(col(RunRow.ended_at) < before)
         return self._found(query.order_by(col(RunRow.ended_at).desc()).limit(limit))

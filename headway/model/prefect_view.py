@@ -6,6 +6,9 @@ from typing import NamedTuple
 AWAITING_HEADROOM = "AwaitingHeadroom"
 """Name of the state of a run that waits, as headway writes it."""
 
+RETRIED = "AwaitingRetry"
+"""Name of the state of a run whose user pressed Retry, as Prefect's page and its API write it."""
+
 
 class PrefectView(enum.StrEnum):
     """What Prefect says about a run, as far as it matters here."""

@@ -41,8 +41,8 @@ class Said:
     prefect: PrefectView
     held: bool = False
     """A node that answers has its lease still: of a run that waits or has ended, it cleans up."""
-    leaving: bool = False
-    """It ended a moment ago: its flow process tells Prefect itself."""
+    young: bool = False
+    """It ended, or was granted, a moment ago: who did that tells Prefect."""
     program_over: bool = False
     """The program of its attempt has ended: only its end is missing."""
     is_rank: bool = False
@@ -51,7 +51,7 @@ class Said:
     exit_kind: ExitKind = ExitKind.OK
     """How it ended, if it has."""
     told: bool = False
-    """Prefect was seen in the state that its end calls for."""
+    """Prefect was seen in the state that its end calls for, or its user has pressed Retry since."""
     suspended: bool = False
     """It waits for its user to resume it."""
 
@@ -73,6 +73,8 @@ class Change(enum.StrEnum):
     """Note that Prefect was seen in the state that the run's end calls for."""
     RESCHEDULE = "reschedule"
     """Make Prefect's state SCHEDULED: it waits."""
+    SET_PENDING = "set_pending"
+    """Make Prefect's state PENDING: it was granted a place."""
     SET_RUNNING = "set_running"
     """Make Prefect's state RUNNING: the run's flow goes on."""
     SET_SUSPENDED = "set_suspended"
@@ -86,6 +88,7 @@ class Change(enum.StrEnum):
 ON_PREFECT = frozenset(
     {
         Change.RESCHEDULE,
+        Change.SET_PENDING,
         Change.SET_RUNNING,
         Change.SET_SUSPENDED,
         Change.REFUSE_SUSPENSION,
@@ -128,7 +131,7 @@ def _tell_the_end(said: Said) -> Changes:
         return () if said.told else (Change.NOTE_TOLD,)
     if said.told and said.prefect is PrefectView.SCHEDULED and not said.is_rank:
         return (Change.RETRY,)
-    return () if said.leaving else (Change.SET_FINAL,)
+    return () if said.young else (Change.SET_FINAL,)
 
 
 def _waiting(said: Said) -> Changes:
@@ -150,6 +153,7 @@ def _suspend(said: Said) -> Changes:
 
 
 def _granted(said: Said) -> Changes:
-    # Its flow goes on, or its node starts another one, whatever was written over its state since.
-    wrong = said.prefect in _WRONG_OF_RUNNING and said.state is RunState.RUNNING
-    return (Change.SET_RUNNING,) if wrong else ()
+    # Its flow goes on, or its node starts one, whatever was written over its state since.
+    if said.state is RunState.RUNNING:
+        return (Change.SET_RUNNING,) if said.prefect in _WRONG_OF_RUNNING else ()
+    return (Change.SET_PENDING,) if said.prefect in _SCHEDULED and not said.young else ()

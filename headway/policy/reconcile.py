@@ -19,6 +19,9 @@ almost an hour, in which half a Prefect server, which breaks all of them, is men
 FLOW_STARTS_WITHIN_S = 3600.0
 """So long they are counted together: a run of weeks may well need more."""
 
+_BY_OTHERS = frozenset({ExitKind.CANCELLED, ExitKind.INFRASTRUCTURE})
+"""How a run ends that its own flow process did not end."""
+
 
 class FlowProcess(enum.StrEnum):
     """The flow process of a run on this node."""
@@ -92,9 +95,10 @@ def reconcile(seen: Situation) -> Actions:
     """
     if seen.state in GRANTED:
         return _granted(seen)
-    # Before its container is there, as while it copies data, nothing tells its flow that its user
-    # has ended or suspended the run; its clean-up releases the lease.
-    unwanted = seen.suspended or seen.exit_kind is ExitKind.CANCELLED
+    # Before its container is there, as while it copies data, nothing tells its flow that the run
+    # was ended in Prefect, or suspended; its clean-up releases the lease.
+    ended = seen.state is RunState.ENDED and seen.exit_kind in _BY_OTHERS
+    unwanted = seen.suspended or ended
     idle = seen.flow is FlowProcess.ALIVE and seen.container is Container.NONE
     unaware = unwanted and idle and seen.has_lease
     return (*_free(seen), *((Action.END_FLOW,) if unaware else ()))

@@ -80,7 +80,7 @@ class EngineQueue(PoolQueue):
         self._round.begin(term, pool, gates)
         seen = ledger.pools.snapshot(self._pool, self._versions, self._since)
         self._end_in_vain(seen)
-        under_way = ledger.runs.under_way(self._pool)
+        under_way = ledger.runs.under_way([self._pool])
         self._follow_line(seen, gates)
         waiting = sorted(self._line.values(), key=lambda each: (-each.priority, each.submitted_at))
         known = {_key(record) for record in (*under_way, *waiting)}

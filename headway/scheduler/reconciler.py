@@ -8,7 +8,7 @@ import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable
 from headway.ledger.records import RunRecord
@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 _A_ROUND = 200
 """Of the ends that Prefect has not heard of, and of the runs that wait, so many are looked at."""
 _TELLS_ITSELF = timedelta(seconds=5)
-"""A flow process draws and reports behind its clean-up, and then says itself how its run ended."""
+"""A flow process draws and reports behind its clean-up, and then says itself how its run ended; a
+pass that grants says so beside the start."""
 SUSPENDED = Exit(
     ExitKind.PREEMPTED, None, "suspended by its user; it goes on from its checkpoint when resumed"
 )
@@ -45,6 +46,8 @@ class PrefectRun:
     """Of its state."""
     state_id: str = ""
     """Every change of its state has another one."""
+    retried_at: datetime | None = None
+    """When its user pressed Retry, if that is its state."""
 
 
 _DELETED_RUN = PrefectRun(PrefectView.MISSING)
@@ -62,11 +65,11 @@ class Mending:
 
 
 class Reconciler:
-    """Makes ledger and Prefect agree about the runs of one pool."""
+    """Makes ledger and Prefect agree about the runs of one pool, and of those that nobody leads."""
 
     def __init__(self, site: Site) -> None:
         """Of the pool of *site*."""
-        self._site, self._pool = site, site.settings.pool
+        self._site, self._pools = site, [site.settings.pool]
         self._turn = self._turn_of_ends = ""
         self._told_ends = ToldEnds(site)
 
@@ -77,9 +80,11 @@ class Reconciler:
         are asked about, too, and parts of what costs nothing meanwhile, in turns: ends that it has
         heard of, and, last, of the queue.
         """
-        runs = self._site.ledger.runs
-        found = [run for run in runs.of(sorted(called)).values() if run.pool == self._pool]
-        ends = runs.untold(self._pool, self._turn_of_ends, _A_ROUND)
+        runs, own = self._site.ledger.runs, self._site.settings.pool
+        if whole:
+            self._pools = [own, *self._site.ledger.leaders.unled(own)]
+        found = [run for run in runs.of(sorted(called)).values() if run.pool in self._pools]
+        ends = runs.untold(self._pools, self._turn_of_ends, _A_ROUND)
         self._turn_of_ends = ends[-1].run_id if len(ends) == _A_ROUND else ""
         found += ends
         if whole:
@@ -87,9 +92,9 @@ class Reconciler:
                 _release_untaken(self._site)
             with trying("gangs whose leader is lost"):
                 _conclude_lost_gangs(self._site)
-            waiting = runs.waiting_page(self._pool, self._turn, _A_ROUND)
+            waiting = runs.waiting_page(self._pools, self._turn, _A_ROUND)
             self._turn = waiting[-1].run_id if len(waiting) == _A_ROUND else ""
-            found += [*runs.under_way(self._pool), *self._told_ends.page(), *waiting]
+            found += [*runs.under_way(self._pools), *self._told_ends.page(self._pools), *waiting]
         return list({run.run_id: run for run in found}.values())
 
     def round(self, runs: list[RunRecord], prefect: Mapping[str, PrefectRun]) -> list[Mending]:
@@ -103,15 +108,16 @@ class Reconciler:
         if not runs:
             return []
         ledger, ids = self._site.ledger, [run.run_id for run in runs]
-        now, held, ended_since = ledger.runs.of(ids), ledger.leases.held(ids), ledger.now()
-        ended_since -= _TELLS_ITSELF
+        now, held = ledger.runs.of(ids), ledger.leases.held(ids)
+        young_since = ledger.now() - _TELLS_ITSELF
         mendings = list[Mending]()
         for run in runs:
             if run.run_id not in now or not same(run, now[run.run_id]):
                 continue
             seen = prefect.get(run.run_id, _DELETED_RUN)
             try:
-                young = run.ended_at is not None and run.ended_at > ended_since
+                at = run.ended_at or run.claimed_at
+                young = at is not None and at > young_since
                 said = self._said(run, seen, held=run.run_id in held, young=young)
                 mendings += self._agree(run, seen, agree(said))
             except LedgerUnreachable:
@@ -127,12 +133,12 @@ class Reconciler:
             state=run.state,
             prefect=seen.view,
             held=held,
-            leaving=young and begun,
+            young=young and begun,
             program_over=pauses and self._is_program_over(run),
             is_rank=run.gang_id is not None,
             leads_gang=pauses and run.gang_id is None and _nodes(run) > 1,
             exit_kind=run.exit.kind if run.exit is not None else ExitKind.OK,
-            told=run.told_end_at is not None,
+            told=run.told_end_at is not None or _retried(run, seen),
             suspended=run.suspended_at is not None,
         )
 
@@ -184,6 +190,15 @@ class Reconciler:
                 ledger.runs.finish(fence, _exit(seen), Measurement())
         if run.state in GRANTED and run.node is not None:
             ledger.calls.send([run.node], run.run_id)
+
+
+def _retried(run: RunRecord, seen: PrefectRun) -> bool:
+    """Whether its user wants a run once more whose end Prefect was not seen to know.
+
+    A Retry from before its end was for the attempt that has ended.
+    """
+    at, ended_at = seen.retried_at, run.ended_at
+    return at is not None and ended_at is not None and at > ended_at
 
 
 def _nodes(run: RunRecord) -> int:

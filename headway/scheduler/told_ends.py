@@ -4,6 +4,7 @@ Its state of them may be changed by hand while nobody listens, and no event tell
 """
 
 import math
+from collections.abc import Collection
 from datetime import datetime
 
 from headway.ledger.records import RunRecord
@@ -19,19 +20,19 @@ class ToldEnds:
     """Goes through the newest of them, a page a minute, again and again."""
 
     def __init__(self, site: Site) -> None:
-        """Those of the pool of *site*."""
+        """Those in the ledger of *site*."""
         self._site = site
         self._due_s = -math.inf
         self._before: datetime | None = None
         self._pages = 0
 
-    def page(self) -> list[RunRecord]:
-        """The next ones; none until they are due."""
+    def page(self, pools: Collection[str]) -> list[RunRecord]:
+        """The next ones of *pools*; none until they are due."""
         now_s = self._site.clock.monotonic_s()
         if now_s < self._due_s:
             return []
         self._due_s = now_s + PAGE_EVERY_S
-        found = self._site.ledger.runs.told_ends(self._site.settings.pool, self._before, _A_PAGE)
+        found = self._site.ledger.runs.told_ends(pools, self._before, _A_PAGE)
         self._pages += 1
         if len(found) < _A_PAGE or self._pages == _PAGES:
             self._before, self._pages = None, 0

@@ -14,16 +14,16 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State, StateType, WorkQueue
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.logging import get_logger
-from prefect.states import Failed, Pending
+from prefect.states import Failed
 
 from headway.clock import SystemClock
-from headway.model.prefect_view import PrefectView
+from headway.model.prefect_view import RETRIED, PrefectView
 from headway.prefect.client import DEPLOYMENTS, FLOW
 from headway.prefect.unreadable import REFUSED
 from headway.scheduler.limits import Gates
 from headway.scheduler.reconciler import PrefectRun
 from headway.worker.flow_runs import FlowRunReader
-from headway.worker.states import view_of
+from headway.worker.states import granted, view_of
 
 log = get_logger("worker.gpu-node")
 
@@ -174,11 +174,10 @@ class PrefectPool:
 
     async def note_granted(self, run_id: str) -> None:
         """Make Scheduled Pending; nothing of a run that has moved on, to Failed for example."""
-        granted: State[Any] = Pending(message="granted a place")
         try:
             seen = (await self._client.read_flow_run(UUID(run_id))).state
             if seen is not None and seen.is_scheduled():
-                await self._client.set_flow_run_state(UUID(run_id), granted)
+                await self._client.set_flow_run_state(UUID(run_id), granted())
         except (httpx.HTTPError, ObjectNotFound) as error:
             log.warning("run %s is not Pending in Prefect: %s", run_id, error)
 
@@ -277,5 +276,7 @@ class PrefectPool:
 
 def _view(run: FlowRun, now: datetime) -> PrefectRun:
     state = run.state
-    message, state_id = (state.message or "", str(state.id)) if state is not None else ("", "")
-    return PrefectRun(view_of(state, now), message, state_id)
+    if state is None:
+        return PrefectRun(PrefectView.UNKNOWN)
+    retried_at = state.timestamp if state.name == RETRIED else None
+    return PrefectRun(view_of(state, now), state.message or "", str(state.id), retried_at)

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from prefect.client.schemas.objects import State, StateDetails, StateType
-from prefect.states import Cancelled, Completed, Failed, Running, Scheduled
+from prefect.states import Cancelled, Completed, Failed, Pending, Running, Scheduled
 
 from headway.model.prefect_view import AWAITING_HEADROOM, PrefectView
 from headway.model.run import Exit, ExitKind
@@ -30,6 +30,11 @@ def awaiting(message: str, now: datetime, due: datetime | None = None) -> State[
     return Scheduled(scheduled_time=due or now + _SOON, name=AWAITING_HEADROOM, message=message)
 
 
+def granted() -> State[Any]:
+    """The state of a run that has its place, until its flow process begins."""
+    return Pending(message="granted a place")
+
+
 def view_of(state: State[Any] | None, now: datetime) -> PrefectView:
     """What a run's *state* means *now*."""
     if state is None:
@@ -45,6 +50,8 @@ def mended(mending: Mending, now: datetime) -> State[Any]:
     match mending.change:
         case Change.RESCHEDULE:
             return awaiting(mending.run.reason, now)
+        case Change.SET_PENDING:
+            return granted()
         case Change.SET_RUNNING:
             return Running(message="it goes on")
         case Change.REFUSE_SUSPENSION:

@@ -121,7 +121,7 @@ def test_a_cancelled_array_has_no_further_members(ledger: Ledger) -> None:
     late = ledger.runs.get(joined(ledger, array, 1))
     assert late.state is RunState.ENDED
     assert late.exit == Exit(ExitKind.CANCELLED, None, "its array was cancelled by user me")
-    ends = ledger.runs.untold("gpu", "", 9)
+    ends = ledger.runs.untold(["gpu"], "", 9)
     assert [run.run_id for run in ends] == [late.run_id]
     ledger.arrays.reopen(array.array_id)
     assert [each.created for each in ledger.arrays.due("gpu")] == [1]

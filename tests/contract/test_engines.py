@@ -57,7 +57,7 @@ def test_a_run_begins_without_a_lease_waits_again_and_ends(ledger: Ledger) -> No
     begin(ledger, fence, term)
     began = ledger.runs.get("r")
     assert (began.state, began.runtime, began.container) == (RunState.RUNNING, "slurm", "7")
-    assert [run.run_id for run in ledger.runs.under_way("gpu")] == ["r"]
+    assert [run.run_id for run in ledger.runs.under_way(["gpu"])] == ["r"]
     assert ledger.runs.on_node("node-a") == []  # no janitor of a node takes it for its own
     ledger.engines.waits_again(fence, term, "queued again")
     again = ledger.runs.get("r")

@@ -278,19 +278,19 @@ def test_only_an_ended_run_that_can_wait_is_tried_again(ledger: Ledger) -> None:
 
 def test_an_end_is_kept_until_prefect_was_told(ledger: Ledger) -> None:
     ended_run(ledger)
-    assert [run.run_id for run in ledger.runs.untold("gpu", "", 10)] == ["a"]
-    assert ledger.runs.untold("gpu", "a", 10) == []
-    assert ledger.runs.untold("another pool", "", 10) == []
+    assert [run.run_id for run in ledger.runs.untold(["gpu"], "", 10)] == ["a"]
+    assert ledger.runs.untold(["gpu"], "a", 10) == []
+    assert ledger.runs.untold(["another pool"], "", 10) == []
     assert not ledger.runs.told("a", 2)
     assert ledger.runs.told("a", 1)
     told_at = ledger.runs.get("a").told_end_at
     assert ledger.runs.told("a", 1)
     assert ledger.runs.get("a").told_end_at == told_at is not None
-    assert ledger.runs.untold("gpu", "", 10) == []
-    (found,) = ledger.runs.told_ends("gpu", None, 10)
+    assert ledger.runs.untold(["gpu"], "", 10) == []
+    (found,) = ledger.runs.told_ends(["gpu"], None, 10)
     assert found.run_id == "a"
-    assert ledger.runs.told_ends("gpu", found.ended_at, 10) == []
-    assert ledger.runs.told_ends("another pool", None, 10) == []
+    assert ledger.runs.told_ends(["gpu"], found.ended_at, 10) == []
+    assert ledger.runs.told_ends(["another pool"], None, 10) == []
     release(ledger, "a")
     ledger.runs.retry("a", 1)
     assert not ledger.runs.told("a", 1)
@@ -300,8 +300,8 @@ def test_what_a_node_cleans_up_is_told_from_what_nobody_does(ledger: Ledger) -> 
     ended_run(ledger)
     enqueue(ledger, "b")
     ledger.runs.finish(fence_of(ledger, "b"), Exit(ExitKind.CANCELLED, None, "c"), Measurement())
-    assert [run.run_id for run in ledger.runs.untold("gpu", "", 10)] == ["a", "b"]
-    assert [run.run_id for run in ledger.runs.untold("gpu", "", 1)] == ["a"]
+    assert [run.run_id for run in ledger.runs.untold(["gpu"], "", 10)] == ["a", "b"]
+    assert [run.run_id for run in ledger.runs.untold(["gpu"], "", 1)] == ["a"]
     assert ledger.leases.held(["a", "b"]) == {"a"}
     with ledger._database.transaction() as session:
         session.get_one(NodeRow, "node-a").heartbeat_at -= timedelta(minutes=2)

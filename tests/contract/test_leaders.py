@@ -64,6 +64,20 @@ def test_a_pool_has_its_own(ledger: Ledger) -> None:
     assert (other.node, other.term.number) == ("b", 1)
 
 
+def test_for_a_pool_that_nobody_leads_the_leader_of_the_first_one_answers(ledger: Ledger) -> None:
+    contend(ledger, "a")
+    for pool in ("fast", "slow"):
+        ledger.leaders.contend(pool, "b", "scheduler of b", ttl_s=10.0)
+    assert ledger.leaders.unled("fast") == []
+    silent(ledger, 60.0)  # another may take its place still
+    assert ledger.leaders.unled("fast") == []
+    silent(ledger, 11.0)
+    assert ledger.leaders.unled("fast") == ["gpu"]
+    assert ledger.leaders.unled("slow") == []
+    contend(ledger, "a")
+    assert ledger.leaders.unled("fast") == []
+
+
 def test_what_is_written_in_a_term_that_is_over_is_refused(ledger: Ledger) -> None:
     first = contend(ledger, "a").term
     write(ledger, first)

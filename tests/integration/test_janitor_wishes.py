@@ -4,6 +4,7 @@ Whether or not a flow process is there, and whatever Prefect said before.
 """
 
 import json
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -137,6 +138,22 @@ def test_a_cancel_is_in_the_ledger_at_once_and_no_grace_time_holds_up_others(
     assert site.ledger.runs.get(RUN).told_end_at is not None
 
 
+@pytest.mark.parametrize("view", [PrefectView.CANCELLED, PrefectView.FAILED])
+def test_a_flow_process_that_copies_data_is_told_that_somebody_has_ended_its_run(
+    site: Site, view: PrefectView
+) -> None:
+    grant_in_term(site.ledger, RUN, "here", DEMAND)
+    told: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    try:
+        with hold_flow(site.settings.state_dir, RUN):
+            look(site, Janitor(site), view)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert site.ledger.runs.get(RUN).state is RunState.ENDED
+    assert told == [signal.SIGTERM]
+
+
 @pytest.mark.parametrize("held", ["", "here", "before"], ids=["waits", "runs", "holds the last"])
 def test_a_cancel_needs_no_prefect_server(site: Site, held: str) -> None:
     """Its command ends the run in the ledger; the janitor stops what runs, and asks nobody."""
@@ -236,6 +253,34 @@ def test_a_retry_is_one_attempt_however_often_it_is_seen(site: Site) -> None:
     run = site.ledger.runs.get(RUN)
     assert (run.state, run.attempt, run.told_end_at) == (RunState.WAITING, 2, None)
     assert checkpoint.exists()
+
+
+def test_runs_of_a_pool_that_nobody_leads_are_told_by_another_scheduler(site: Site) -> None:
+    """As those of a pool whose last node was removed: who cancels one would never hear of it."""
+    site.ledger.runs.finish(fence_of(site.ledger, RUN), Exit(ExitKind.OK, 0, "done"), Measurement())
+    enqueue(site, OTHER, JOB)
+    now = PrefectRun(PrefectView.CANCELLED)
+    for pool, ttl_s in (("gpu", -61.0), ("away", 60.0)):
+        site.ledger.leaders.contend(pool, f"node of {pool}", "scheduler", ttl_s=ttl_s)
+    away = Reconciler(site.of_pool("away"))
+    away.round(away.unsettled(), {RUN: now, OTHER: now})
+    assert site.ledger.runs.get(OTHER).state is RunState.ENDED
+    told = away.round(away.unsettled(), {RUN: now, OTHER: now})
+    assert {each.change for each in told} == {Change.SET_FINAL, Change.NOTE_TOLD}
+
+
+@pytest.mark.parametrize("since_s", [-1, 1])
+def test_a_retry_that_comes_before_its_end_was_noted_is_not_lost(site: Site, since_s: int) -> None:
+    """One from before the end was for the attempt that has ended, as by a cancel of a run."""
+    failed = Exit(ExitKind.FAILED, 1, "")
+    site.ledger.runs.finish(fence_of(site.ledger, RUN), failed, Measurement())
+    run = site.ledger.runs.get(RUN)
+    assert run.ended_at is not None
+    pressed_at = run.ended_at + timedelta(seconds=since_s)
+    seen = PrefectRun(PrefectView.SCHEDULED, retried_at=pressed_at)
+    (done,) = Reconciler(site).round([run], {RUN: seen})
+    assert done.change is (Change.RETRY if since_s > 0 else Change.SET_FINAL)
+    assert site.ledger.runs.get(RUN).attempt == (2 if since_s > 0 else 1)
 
 
 def test_a_suspended_run_is_left_out_until_it_is_resumed(site: Site) -> None:

@@ -211,7 +211,7 @@ def test_a_gang_whose_leader_is_lost_and_has_no_retry_left_ends_and_others_say_s
     other = Site(site.settings.model_copy(update={"node": "two"}), SystemClock())
     margin_s = GuardTimes(site.settings.lease_ttl_s).margin_s
     unheard(site, "head", renewed_s=site.settings.lease_ttl_s + margin_s + 1)
-    untold = site.ledger.runs.untold(site.settings.pool, "", 10)
+    untold = site.ledger.runs.untold([site.settings.pool], "", 10)
     assert untold == []
     assert site.ledger.gang_asks.ask(attempt.fence, "a", 1, "true")
     Reconciler(other).unsettled()
@@ -222,7 +222,7 @@ def test_a_gang_whose_leader_is_lost_and_has_no_retry_left_ends_and_others_say_s
     assert gang.exit.kind is ExitKind.INFRASTRUCTURE
     assert "start anew" not in gang.exit.message
     assert [lease.run_id for lease in site.ledger.leases.live()] == [RANK]
-    untold = site.ledger.runs.untold(site.settings.pool, "", 10)
+    untold = site.ledger.runs.untold([site.settings.pool], "", 10)
     assert [each.run_id for each in untold] == [GANG]
 
 

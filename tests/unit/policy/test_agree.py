@@ -26,8 +26,8 @@ EVERYTHING = [
         if not (suspended and state is not WAITING) and not (rank and leads)
     ),
     *(
-        Said(ENDED, view, held, leaving, False, rank, False, kind, told)
-        for view, held, leaving, rank, kind, told in product(
+        Said(ENDED, view, held, young, False, rank, False, kind, told)
+        for view, held, young, rank, kind, told in product(
             PrefectView, BOTH, BOTH, BOTH, ExitKind, BOTH
         )
     ),
@@ -51,6 +51,8 @@ def _ledger_says(change: Change, now: Said) -> bool:
             return now.state is WAITING and now.suspended
         case Change.RESCHEDULE:
             return now.state is WAITING and not now.suspended
+        case Change.SET_PENDING:
+            return now.state is CLAIMED
         case _:
             return now.state in GRANTED
 
@@ -82,11 +84,12 @@ def after(change: Change, now: Said) -> Said:
         kind = ExitKind.CANCELLED if change is Change.END_CANCELLED else ExitKind.INFRASTRUCTURE
         return replace(now, state=ENDED, exit_kind=kind, told=False, suspended=False)
     changes: dict[Change, dict[str, Any]] = {
-        Change.RETRY: {"state": WAITING, "told": False, "leaving": False},
+        Change.RETRY: {"state": WAITING, "told": False, "young": False},
         Change.SUSPEND: {"state": WAITING, "suspended": True},
         Change.RESUME: {"suspended": False},
         Change.NOTE_TOLD: {"told": True},
         AGAIN: {"prefect": PrefectView.AWAITING},
+        Change.SET_PENDING: {"prefect": PrefectView.ACTIVE},
         Change.SET_RUNNING: {"prefect": PrefectView.ACTIVE},
         Change.REFUSE_SUSPENSION: {"prefect": PrefectView.ACTIVE},
         Change.SET_SUSPENDED: {"prefect": PrefectView.SUSPENDED},
@@ -96,7 +99,7 @@ def after(change: Change, now: Said) -> Said:
 
 
 def _node_cleans_up(now: Said) -> Said:
-    return now if now.state in GRANTED else replace(now, held=False, leaving=False)
+    return now if now.state in GRANTED else replace(now, held=False, young=False)
 
 
 def test_both_come_to_agree_and_then_nothing_is_done() -> None:
@@ -127,7 +130,10 @@ def test_both_come_to_agree_and_then_nothing_is_done() -> None:
 def test_a_run_that_runs_is_running_whatever_was_written_over_it(view: PrefectView) -> None:
     """Its flow process died, which another one follows; or it was taken for one that waits."""
     assert agree(Said(RUNNING, view, held=True)) == (Change.SET_RUNNING,)
-    assert agree(Said(CLAIMED, view, held=True)) == ()  # it is about to be
+    waits = view in {PrefectView.SCHEDULED, PrefectView.AWAITING}
+    # It is about to be, and may copy data for hours until then.
+    assert agree(Said(CLAIMED, view, held=True)) == ((Change.SET_PENDING,) if waits else ())
+    assert agree(Said(CLAIMED, view, held=True, young=True)) == ()  # it is told beside its start
 
 
 def test_a_run_whose_flow_broke_is_not_called_cancelled() -> None:
@@ -146,8 +152,8 @@ def test_an_ended_run_is_told_until_prefect_was_seen_to_say_so() -> None:
     for kind in ExitKind:
         found = Said(ENDED, PrefectView.ACTIVE, exit_kind=kind)
         assert agree(found) == (FINAL,)
-        assert agree(replace(found, leaving=True)) == ()  # its flow does it itself
-        heard = replace(found, prefect=end_seen(kind), leaving=True)
+        assert agree(replace(found, young=True)) == ()  # its flow does it itself
+        heard = replace(found, prefect=end_seen(kind), young=True)
         assert agree(heard) == (Change.NOTE_TOLD,)
         assert agree(replace(heard, told=True)) == ()
         assert agree(replace(found, prefect=PrefectView.MISSING)) == (Change.NOTE_TOLD,)

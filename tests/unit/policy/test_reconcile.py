@@ -23,6 +23,7 @@ STOP, RELEASE = Action.STOP_CONTAINER, Action.RELEASE
 GONE, EXITED, LIVE = Container.NONE, Container.EXITED, Container.LIVE
 NO_FLOW, STARTING, ALIVE = FlowProcess.NONE, FlowProcess.STARTING, FlowProcess.ALIVE
 BOTH = (False, True)
+BY_OTHERS = (ExitKind.CANCELLED, ExitKind.INFRASTRUCTURE)
 
 EVERYTHING = [
     *(
@@ -74,7 +75,7 @@ def test_only_what_is_granted_and_has_no_flow_process_is_given_another_one() -> 
 def test_what_is_not_granted_is_stopped_and_let_go_and_no_more() -> None:
     for found in EVERYTHING:
         if found.state not in GRANTED:
-            unaware = found.suspended or found.exit_kind is ExitKind.CANCELLED
+            unaware = found.suspended or found.exit_kind in BY_OTHERS
             ends = {Action.END_FLOW} if unaware and found.has_lease else set()
             assert set(reconcile(found)) <= {STOP, RELEASE} | ends, found
             assert (STOP in reconcile(found)) >= (found.container is LIVE), found
@@ -134,7 +135,10 @@ def test_what_ended_or_went_back_is_stopped_then_let_go(
 
 @pytest.mark.parametrize(
     "unwanted",
-    [{"state": ENDED, "exit_kind": ExitKind.CANCELLED}, {"state": WAITING, "suspended": True}],
+    [
+        *({"state": ENDED, "exit_kind": kind} for kind in BY_OTHERS),
+        {"state": WAITING, "suspended": True},
+    ],
 )
 def test_what_its_user_does_not_want_now_is_not_staged_to_the_end(unwanted: Any) -> None:
     found = running(flow=ALIVE, **unwanted)
