@@ -102,7 +102,8 @@ class NodeLogins(Repository):
     def renew(self) -> None:
         """Grant anew what an agent of this version needs."""
         with self._database.transaction() as session:
-            roles = list(session.exec(select(NodeLoginRow.role)))
+            # Held: the database lets no two at a time change what is granted on a table.
+            roles = list(session.exec(select(NodeLoginRow.role).with_for_update()))
             grant(session.connection(), [each for each in roles if _is_there(session, each)])
 
     def own(self) -> str | None:

@@ -1,6 +1,7 @@
 """What a node may do by its own login: the rows of what it runs, and nothing of others."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
@@ -228,3 +229,12 @@ def test_it_is_let_in_no_more_once_its_login_is_removed(site: Site) -> None:
     site.ledger.node_logins.remove("here")
     with pytest.raises(LedgerError):
         site.here.runs.get("on-here")
+
+
+def test_many_that_open_a_ledger_after_an_upgrade_grant_anew_one_after_the_other(
+    site: Site,
+) -> None:
+    """Server, gateway, scheduler and worker start at the same moment."""
+    with ThreadPoolExecutor(8) as openers:
+        for each in [openers.submit(site.ledger.node_logins.renew) for _ in range(24)]:
+            each.result()
