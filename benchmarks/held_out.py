@@ -96,6 +96,6 @@ def contradicting(
     configurations: Sequence[Configuration], seconds: Floats, seed: int = 0
 ) -> NDArray[np.intp]:
     """Which rows `TimeModel.fit` would not learn from, because they contradict all like them."""
-    encoder, _, x, y, _ = encoded(configurations, seconds)
+    encoder, _, x, y, *_ = encoded(configurations, seconds)
     rng = np.random.default_rng(seed)
     return np.flatnonzero(~believable(plain_kernel(encoder, x), x, y, workload(encoder), rng))

@@ -41,10 +41,8 @@ HERE = {
 PARTS = ("source", "own", "gpu_type", "chip", "network")
 OWN = 3
 """Runs of the left-out source that are known in the part `own`."""
-NETWORKS_AT_ONCE = 10
-"""Parts in which networks are left out: one after the other would take hours."""
-MOST_OF_ONE = 60
-"""Rows of one source, drawn at random: all sources count alike, and a fit takes seconds."""
+AT_ONCE = {"network": 5, "gpu_type": 7, "chip": 7}
+"""Parts in which whole networks, types and chips are left out: one by one would take hours."""
 _SAYS = {"source", "reader", "files", "address", "commit", "licence"}
 
 
@@ -56,12 +54,13 @@ def main() -> None:
     parser.add_argument("--mirrors", type=Path)
     parser.add_argument("--folder", type=Path, default=Path.home() / ".cache" / "headway-tables")
     parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--rows", type=int, default=30, help="at most, of each source at random")
     parser.add_argument("--seeds", type=int, default=1, help="draws of the part own")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     files = {**HERE, **brought(asked.folder, asked.mirrors)}
     traces = {name: read(name, path) for name, path in files.items()}
-    measured = Measured.of(traces, shipped())
+    measured = Measured.of(traces, shipped(), asked.rows)
     for part in PARTS if asked.part is None else asked.part:
         print(f"\n### {part}\n\n| left out | rows | mean | median | ≤ 10 % | in 80 % |")
         print("|---|---|---|---|---|---|", flush=True)
@@ -118,8 +117,8 @@ class Measured:
     """Of each row, as its index is that of `X`."""
 
     @classmethod
-    def of(cls, by_source: Mapping[str, Sequence[Trace]], tables: Tables) -> "Measured":
-        """At most `MOST_OF_ONE` rows of each of *by_source* that tell of an iteration."""
+    def of(cls, by_source: Mapping[str, Sequence[Trace]], tables: Tables, most: int) -> "Measured":
+        """At most so many rows of each of *by_source* that tell of an iteration."""
         told = []
         for name, traces in by_source.items():
             known = [
@@ -127,7 +126,7 @@ class Measured:
                 for t in traces
                 if Unit.ITERATION in measured_times(t) and tables.find_gpu(t.gpu_type)[1]
             ]
-            some = np.random.default_rng(0).permutation(len(known))[:MOST_OF_ONE]
+            some = np.random.default_rng(0).permutation(len(known))[:most]
             told += [(name, known[at]) for at in sorted(some)]
         rows = Rows.of([replace(t, recipe=f"{name} {t.network}") for name, t in told])
         known_of = TraceFeatures(tables).transform(rows.X)
@@ -138,7 +137,7 @@ class Measured:
         """A line for each value of *by* (of each source where that is its networks), and of all."""
         columns = {"source": self.source, "chip": self.X["gpu_type"].str.split("-").str[0]}
         groups = columns[by] if by in columns else self.X[by]
-        whole = GroupKFold(NETWORKS_AT_ONCE) if by == "network" else LeaveOneGroupOut()
+        whole = GroupKFold(AT_ONCE[by]) if by in AT_ONCE else LeaveOneGroupOut()
         splits = list(whole.split(self.X, groups=groups))
         said_s = said_of(Runtime(), self.X, self.seconds, splits)
         each = self.source if by == "network" else groups

@@ -48,6 +48,7 @@ def plain_kernel(encoder: Encoder, x: Floats) -> Kernel:
     n, b, g, c = f.workload, f.setup, f.machine, f.scale
     wanted = [n, n + b, n + g, n + g + b, n + c, g + c, n + g + c, n + b + c, n + g + b + c]
     wanted += [f.network + b, f.network + f.gpu + b, f.network + g + b]
+    wanted += [f.gpu, n + f.gpu, c + f.gpu]
     return _kernel(encoder, x, wanted, ())
 
 

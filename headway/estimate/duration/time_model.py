@@ -16,6 +16,7 @@ from headway.estimate.duration.batches import Batches
 from headway.estimate.duration.gp import EXACT, GaussianProcess, left_out
 from headway.estimate.duration.kernel import TUNED_ON, Kernel
 from headway.estimate.duration.terms import embedded_kernel, plain_kernel, workload
+from headway.estimate.duration.work import share, work
 from headway.estimate.encode import UNSEEN, Encoder, Floats
 from headway.estimate.features import Configuration
 
@@ -67,6 +68,8 @@ class TimeModel:
     """Recipes of the traces."""
     ignored: int = 0
     """Traces left out as no evidence, because they contradict all that are like them."""
+    by_work: float = 0.0
+    """Power of what an iteration has to do that is expected of times, see `work`."""
 
     @classmethod
     def fit(
@@ -78,7 +81,7 @@ class TimeModel:
     ) -> "TimeModel":
         """Learn from the *seconds* that *configurations* took, shape (n,)."""
         rng = np.random.default_rng(seed)
-        encoder, batches, x, y, centre = encoded(configurations, seconds)
+        encoder, batches, x, y, centre, by_work = encoded(configurations, seconds)
         plain = plain_kernel(encoder, x)
         credible = believable(plain, x, y, workload(encoder), rng)
         x, y = x[credible], y[credible]
@@ -96,7 +99,7 @@ class TimeModel:
         }
         recipes = frozenset(c.recipe for c in configurations)
         ignored = int((~credible).sum())
-        return cls(encoder, batches, members, centre, stretches, known, recipes, ignored)
+        return cls(encoder, batches, members, centre, stretches, known, recipes, ignored, by_work)
 
     def has(self, configuration: Configuration) -> bool:
         """Whether a trace of the same recipe was among those it learnt from."""
@@ -119,10 +122,15 @@ class TimeModel:
             each = [member.predict(x[known]) for member in self.members]
             mean[known], deviation[known] = _together(each)
         mean = mean + _expected(self.encoder, x, self.centre)
+        if self.by_work:
+            mean = mean + self.by_work * work(configurations, _batch(self.encoder, x))
         new = [self._new(c) for c in configurations]
         usual = self.stretches[""]
         stretch = [max([usual, *(self.stretches.get(n, usual) for n in each)]) for each in new]
-        unknown = [sum(NEVER_COMPARED[n] for n in each if n not in self.stretches) for each in new]
+        unknown = [
+            sum(NEVER_COMPARED[n] for n in each if n not in self.stretches or self._odd(n, c))
+            for c, each in zip(configurations, new, strict=True)
+        ]
         guessed = [
             _GUESSED * (c.gpu_is_guessed and "gpu_type" in each)
             for c, each in zip(configurations, new, strict=True)
@@ -130,6 +138,10 @@ class TimeModel:
         half = np.hypot(np.hypot(np.array(stretch) * deviation, unknown), guessed)
         reach = ndtri(np.asarray(q, dtype=np.float64)) / ndtri(SPAN[-1])
         return np.asarray(np.exp(mean[:, None] + half[:, None] * reach), dtype=np.float64)
+
+    def _odd(self, new: str, configuration: Configuration) -> bool:
+        """Whether traces of networks with known facts make it look surer than it is."""
+        return bool(self.by_work) and new == "network" and configuration.flops is None
 
     def _new(self, configuration: Configuration) -> list[str]:
         """What no trace had; the widest interval that any of it calls for is given."""
@@ -142,12 +154,21 @@ class TimeModel:
 
 def encoded(
     configurations: Sequence[Configuration], seconds: Floats
-) -> tuple[Encoder, Batches, Floats, Floats, Floats]:
-    """Encoder, batches, columns, log times less what is expected of them, and the centre."""
+) -> tuple[Encoder, Batches, Floats, Floats, Floats, float]:
+    """Encoder, batches, columns, log times less what is expected, the centre, power of the work."""
     encoder, batches = Encoder.fit(configurations), Batches.fit(configurations)
     x = batches.relative(encoder, encoder.encode(configurations), configurations)
     centre = centre_of(x)
-    return encoder, batches, x, np.log(seconds) - _expected(encoder, x, centre), centre
+    y = np.log(seconds) - _expected(encoder, x, centre)
+    to_do = work(configurations, _batch(encoder, x))
+    by_work = share(to_do, y)
+    return encoder, batches, x, y - by_work * to_do, centre, by_work
+
+
+def _batch(encoder: Encoder, x: Floats) -> Floats:
+    """The column of relative batches; zeros where all have the same."""
+    at = encoder.columns
+    return x[:, at.index("batch_size")] if "batch_size" in at else np.zeros(len(x))
 
 
 def centre_of(x: Floats) -> Floats:

@@ -116,9 +116,12 @@ def test_a_teams_runs_teach_that_team_alone(tmp_path):
     new, speech, vision = loaded.predict(
         [replace(asked, team=team) for team in ("new", "speech", "vision")]
     )
-    only = Estimators.fit(of_team("", 1.0), fitted_at=AT, version=1)
+    store.save(Estimators.fit(of_team("", 1.0), fitted_at=AT, version=1), tmp_path / "only")
+    only = store.load(tmp_path / "only")
     assert new == replace(only.predict([asked])[0], basis=new.basis)
-    without = Estimators.fit([t for t in traces if t.team != "vision"], fitted_at=AT, version=1)
+    others = [t for t in traces if t.team != "vision"]
+    store.save(Estimators.fit(others, fitted_at=AT, version=1), tmp_path / "others")
+    without = store.load(tmp_path / "others")
     assert speech == without.predict([replace(asked, team="speech")])[0]
     assert vision.runtime_s > 2 * speech.runtime_s
     assert "5 of 5 traces" in new.basis

@@ -154,10 +154,12 @@ def test_when_half_of_a_few_disagree_none_is_ignored():
 
 def test_an_interval_holds_of_unseen_rows_what_it_promises_with_many_settings_and_few_repeats():
     """Coordinates that are learnt for each setting flattered themselves: 58 instead of 80 %."""
-    traces = made_grid(260)
-    known = [shipped().complete(from_trace(t)) for t in traces]
-    seconds = np.array([t.iteration_s for t in traces])
-    learnt = TimeModel.fit(known[:140], seconds[:140])
-    low_s, _, high_s = learnt.quantiles(known[140:]).T
-    inside = (low_s <= seconds[140:]) & (seconds[140:] <= high_s)
-    assert 0.7 <= inside.mean() <= 0.93
+    inside = []
+    for draw in range(3):
+        traces = made_grid(260, draw)
+        known = [shipped().complete(from_trace(t)) for t in traces]
+        seconds = np.array([t.iteration_s for t in traces])
+        learnt = TimeModel.fit(known[:140], seconds[:140])
+        low_s, _, high_s = learnt.quantiles(known[140:]).T
+        inside += list((low_s <= seconds[140:]) & (seconds[140:] <= high_s))
+    assert 0.72 <= np.mean(inside) <= 0.9
