@@ -38,11 +38,13 @@ HERE = {
     name: Path(__file__).parents[1] / "tests" / "data" / f"runtime-{name}.csv"
     for name in ("gavel", "timm")
 }
-PARTS = ("source", "own", "gpu_type", "chip", "network")
+PARTS = ("source", "own", "gpu_type", "chip", "network", "measured")
 OWN = 3
 """Runs of the left-out source that are known in the part `own`."""
 AT_ONCE = {"network": 5, "gpu_type": 7, "chip": 7}
 """Parts in which whole networks, types and chips are left out: one by one would take hours."""
+FEWEST_ALIKE = 5
+"""So many rows on both of two types, before a factor between them is looked for."""
 _SAYS = {"source", "reader", "files", "address", "commit", "licence"}
 
 
@@ -64,7 +66,12 @@ def main() -> None:
     for part in PARTS if asked.part is None else asked.part:
         print(f"\n### {part}\n\n| left out | rows | mean | median | ≤ 10 % | in 80 % |")
         print("|---|---|---|---|---|---|", flush=True)
-        measured.own_known(asked.seeds) if part == "own" else measured.left_out(part)
+        if part == "own":
+            measured.own_known(asked.seeds)
+        elif part == "measured":
+            measured.by_another_type()
+        else:
+            measured.left_out(part)
 
 
 def brought(folder: Path, mirrors: Path | None) -> dict[str, Path]:
@@ -130,7 +137,7 @@ class Measured:
             told += [(name, known[at]) for at in sorted(some)]
         rows = Rows.of([replace(t, recipe=f"{name} {t.network}") for name, t in told])
         known_of = TraceFeatures(tables).transform(rows.X)
-        source = pd.Series([name for name, _ in told], index=known_of.index)
+        source = pd.Series([name for name, _ in told], index=known_of.index, name="source")
         return cls(known_of, rows.seconds, source)
 
     def left_out(self, by: str) -> None:
@@ -161,6 +168,29 @@ class Measured:
                 every.append(HeldOut(self.seconds[held], said_s))
             _print_line(name, _together(every[-seeds:]))
         _print_line("all", _together(every))
+
+    def by_another_type(self) -> None:
+        """Of each source how far the very same work, measured on another type, tells a time.
+
+        Times the factor between the two types that is best for all such rows: what no table of
+        GPUs can better, since it was fitted to the answer.
+        """
+        told = [c for c in map(str, self.X) if c.startswith("gpu_")]
+        same = self.X.drop(columns=[*told, "team", "iterations"])
+        logs = pd.Series(np.log(self.seconds), index=self.X.index)
+        types = [each.fillna(-1) for _, each in same.items()]
+        table = logs.groupby([*types, self.source, self.X["gpu_type"]]).mean().unstack()
+        for name, rows in table.groupby(level="source"):
+            pairs = [(rows[b] - rows[a]).dropna() for a in rows for b in rows if a != b]
+            apart = [np.exp(p - p.median()) for p in pairs if len(p) >= FEWEST_ALIKE]
+            if apart:
+                error = np.abs(np.concatenate(apart) - 1)
+                cells = (error.mean(), np.median(error), (error <= 0.1).mean())
+                print(
+                    f"| {name} | {len(error)} | "
+                    + " | ".join(f"{100 * c:.1f}" for c in cells)
+                    + " | |"
+                )
 
     def _line(self, value: str, said_s: Floats, at: NDArray[np.intp]) -> None:
         _print_line(value, HeldOut(self.seconds[at], said_s[at]))
