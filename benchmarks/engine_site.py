@@ -54,9 +54,9 @@ class Follower:
         node.ledger.engines.keep("slurm", "here", [(p.name, p) for p in engine.inspect().pools])
         self.queue = EngineQueue(self.site, self.jobs)
 
-    def enqueue(self, run_id: str, command: str, **job: Any) -> None:
+    def enqueue(self, run_id: str, shell: str, **job: Any) -> None:
         """Put a run into the ledger."""
-        document = self.document(command) | job
+        document = self.document(shell) | job
         self.site.ledger.runs.enqueue(
             run_id, document, name=run_id, owner="o", team="t", pool=POOL, priority=0,
             submitted_at=self.site.ledger.now(),

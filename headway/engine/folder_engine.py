@@ -8,18 +8,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 from headway.clock import Clock
 from headway.engine.errors import EngineRefused
-from headway.engine.judge import Seen, judged
-from headway.engine.place import Place
+from headway.engine.judge import NO_TRACE, Seen, judged
+from headway.engine.place import Facts, Place
 from headway.engine.port import After, Array, Job, Part, Phase, Request, Submitted, Used
 from headway.errors import InvalidInput
 from headway.model.run import ExitKind, When
 
 Queue = Mapping[str, Mapping[tuple[str, int], Seen]]
 """By key, and by the engine's id and member: the jobs of this site as the engine has them now."""
+_SEEN_WITHIN_S = 60.0
+"""What a machine has written is seen here, whatever the file server keeps."""
 _OUTLIVES_S = 10.0
 """So long after its grace a job that was cancelled may need until its record is there."""
 
@@ -47,6 +50,7 @@ class FolderEngine(ABC):
         self._place = place
         self._site = site
         self._clock = clock
+        self._no_trace_since: dict[tuple[str, int], float] = {}
 
     @abstractmethod
     def _hand_in(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
@@ -116,11 +120,14 @@ class FolderEngine(ABC):
             place.note(one.key, f"{engine_id}_{number}")
         return Submitted(key, engine_id, is_new=True)
 
-    def _known(self) -> Queue:
-        """The same as `_queue`; those that were handed in together by their own keys."""
+    def _known(self, there: Mapping[str, Facts] = MappingProxyType({})) -> Queue:
+        """The same as `_queue`; those that were handed in together by their own keys.
+
+        *there* is what was just read of jobs; of others it is read now.
+        """
         found: dict[str, dict[tuple[str, int], Seen]] = {}
         for key, jobs in self._queue().items():
-            if not (each := self._place.each(key)):
+            if not (each := (there.get(key) or self._place.facts(key)).each):
                 found.setdefault(key, {}).update(jobs)
             for (engine_id, member), seen in jobs.items():
                 # One line is for all that never began.
@@ -137,17 +144,21 @@ class FolderEngine(ABC):
         """See `Engine.jobs`."""
         # First those that are known: what is handed in meanwhile is in neither.
         there = self._place.known()
-        noted = {key: name for key in there if (name := self._place.noted(key))}
-        queue = self._known()
+        noted = {key: facts.engine_id for key, facts in there.items() if facts.engine_id}
+        queue = self._known(there)
         # Those that were handed in together are told of one by one.
-        known = {key for key in there if not self._place.each(key)}
+        known = {key for key, facts in there.items() if not facts.each}
         lives = {key for key, found in queue.items() if _alive(found)}  # its folder seen or not
         for key in (lives & known) - noted.keys():  # who handed it in died before it could note it
             self._place.note(key, noted.setdefault(key, _alive(queue[key])[0]))
         keys = sorted((noted.keys() & known) | lives)
-        return tuple(
-            job for key in keys for job in self._told(key, queue.get(key, {}), noted.get(key, ""))
-        )
+        found: list[Job] = []
+        for key in keys:
+            jobs, facts = queue.get(key, {}), there.get(key)
+            if facts is None or not _all_wait(jobs):  # what it left meanwhile counts
+                facts = self._place.facts(key)
+            found += self._told(key, facts, jobs, noted.get(key, ""))
+        return tuple(found)
 
     def cancel(self, which: Collection[tuple[str, int]]) -> None:
         """See `Engine.cancel`: as many commands, however many they are."""
@@ -166,6 +177,8 @@ class FolderEngine(ABC):
     def forget(self, key: str) -> None:
         """See `Engine.forget`."""
         self._place.forget(key)
+        for where in [each for each in self._no_trace_since if each[0] == key]:
+            del self._no_trace_since[where]
 
     def log(self, key: str, member: int = 0) -> Path:
         """See `Engine.log`."""
@@ -180,17 +193,16 @@ class FolderEngine(ABC):
         return self._place.used(key, member)
 
     def _told(
-        self, key: str, queue: Mapping[tuple[str, int], Seen], engine_id: str
+        self, key: str, facts: Facts, queue: Mapping[tuple[str, int], Seen], engine_id: str
     ) -> Iterator[Job]:
         """That job, or all members of it."""
-        place = self._place
-        grace_s, touched = place.grace_s(key), place.touched(key)
+        place, touched = self._place, facts.touched
         all_marked = 0 in touched and place.is_cancelled(key)
         # Of a key that was taken twice the one that runs counts: its wrapper has noted its id.
         names = (engine_id, *_alive(queue)[:1])
         theirs = sorted({member for _, member in queue})
-        is_here = place.was_tried(key)  # else its folder is not seen, or another's
-        for member in place.members(key) if is_here else theirs:
+        is_here = facts.was_tried  # else its folder is not seen, or another's
+        for member in facts.members if is_here else theirs:
             has_files = member in touched
             record = place.record(key, member) if has_files else None
             kept = place.seen(key, member) if has_files else None
@@ -199,13 +211,22 @@ class FolderEngine(ABC):
                 found = [queue[name, 0] for name in names if (name, 0) in queue]
             seen = found[0] if found else None
             marked = all_marked or (has_files and place.is_cancelled(key, member))
-            job = judged(key, member, seen, record, grace_s=grace_s, marked=marked, kept=kept)
+            job = judged(key, member, seen, record, grace_s=facts.grace_s, marked=marked, kept=kept)
             job = replace(job, is_cancelled=marked)
+            if seen is not None and seen.kind is ExitKind.OK and record is None:
+                job = self._without_trace(job)
             if is_here and seen is not None and job.end is not None and kept is None:
                 place.see(key, member, job.state, job.end)
             elif kept is not None and job.phase is not Phase.ENDED:
                 place.unsee(key, member)
             yield job
+
+    def _without_trace(self, job: Job) -> Job:
+        """One that ended well by the engine's word, and whose record is not here, or not yet."""
+        now_s, where = self._clock.monotonic_s(), (job.key, job.member)
+        if now_s - self._no_trace_since.setdefault(where, now_s) < _SEEN_WITHIN_S:
+            return replace(job, phase=Phase.ENDING, end=None)
+        return replace(job, end=None, reason=NO_TRACE, nodes="")
 
     def _follows(self, request: Request) -> dict[str, str]:
         """The ids of the jobs that it waits for; of those that ended as they had to, none."""
@@ -228,6 +249,11 @@ class FolderEngine(ABC):
 def _alive(found: Mapping[tuple[str, int], Seen]) -> list[str]:
     """The engine's ids of those that have not ended."""
     return sorted(name for (name, _), seen in found.items() if seen.phase is not Phase.ENDED)
+
+
+def _all_wait(found: Mapping[tuple[str, int], Seen]) -> bool:
+    phases = {seen.phase for seen in found.values()}
+    return bool(phases) and phases <= {Phase.WAITING, Phase.HELD}
 
 
 def as_wished(when: When, ends: Sequence[ExitKind]) -> bool:

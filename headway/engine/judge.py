@@ -25,6 +25,12 @@ NEVER_BEGAN = Reason(
     "or somebody cancelled it while it waited, and that was forgotten",
     "submit it again under the same key",
 )
+NO_TRACE = Reason(
+    "",
+    "the engine says that it ended well, and nothing of it ever ran: one that loses its newest "
+    "memory takes a job for another one",
+    "submit it again",
+)
 IN_VAIN = "the job that it was to follow has not ended as it would have had to"
 BY_USER = "cancelled by its user"
 AGAIN = Reason("", "it had begun, and somebody or the engine put it into the queue again")

@@ -93,11 +93,25 @@ class Record:
         return Exit(kind, code, message)
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the files of one key said at one look."""
+
+    was_tried: bool
+    engine_id: str
+    """Not of those that were handed in together: each of them has its own."""
+    each: tuple[str, ...]
+    members: tuple[int, ...]
+    grace_s: float
+    touched: frozenset[int]
+
+
 class Place:
     """The jobs of one site on one engine, as files."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._facts: dict[str, tuple[tuple[int, int], Facts | None]] = {}
         self._requests: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {}
         source = Path(wrapper.__file__).read_bytes()
         self._wrapper = root / f"wrapper-{hashlib.sha256(source).hexdigest()[:12]}.py"
@@ -112,10 +126,39 @@ class Place:
             raise InvalidInput("key", key, "give letters, digits, dots and dashes, 64 at most")
         return self.root / key / str(member) if member else self.root / key
 
-    def known(self) -> list[str]:
-        """Of all jobs that were to be handed in and are not forgotten."""
-        names = (path.parent.name for path in self.root.glob("*/request.json"))
-        return sorted(name for name in names if _KEY.fullmatch(name))  # else somebody's copy
+    def known(self) -> dict[str, Facts]:
+        """Of all jobs that were to be handed in and are not forgotten, in their order."""
+        try:
+            with os.scandir(self.root) as files:
+                names = [each.name for each in files if each.is_dir()]
+        except FileNotFoundError:
+            return {}
+        keys = sorted(name for name in names if _KEY.fullmatch(name))  # else somebody's copy
+        return {key: facts for key in keys if (facts := self.facts(key)).was_tried}
+
+    def facts(self, key: str) -> Facts:
+        """What its files say, looked at again where a file of its folder came or went.
+
+        One that came in the same tick of the clock as the last look leaves the folder's time as it
+        was: that is believed at the second look.
+        """
+        try:
+            now = self.folder(key).stat()
+        except FileNotFoundError:
+            return Facts(False, "", (), (0,), 0.0, frozenset())
+        stamp = now.st_ino, now.st_mtime_ns
+        before, kept = self._facts.get(key, (None, None))
+        if before == stamp and kept is not None:
+            return kept
+        each = tuple(self.each(key))
+        found = Facts(
+            self.was_tried(key), "" if each else self.noted(key), each, self.members(key),
+            self.grace_s(key), frozenset(self.touched(key)),
+        )  # fmt: skip
+        # Files of an array's members lie in folders of their own.
+        is_sure = before == stamp and found.members == (0,)
+        self._facts[key] = stamp, found if is_sure else None
+        return found
 
     @contextmanager
     def locked(self, key: str) -> Iterator[None]:
@@ -302,6 +345,7 @@ class Place:
         folder = self.folder(key)
         group = _text(folder / "group")
         self._requests.pop(key, None)
+        self._facts.pop(key, None)
         with suppress(FileNotFoundError):
             folder.rename(self.root / f"{_FORGOTTEN}{key}.{time.time_ns()}")
         for gone in self.root.glob(f"{_FORGOTTEN}*"):  # by whoever was killed meanwhile, too

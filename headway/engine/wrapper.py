@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -23,6 +24,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +33,8 @@ EVERY_S = 1.0
 GPU_EVERY_S = 10.0
 TRIES = 30
 """A disk may be full, or a file server away, just when the record is to be written."""
+AGAIN_S = 30
+"""So long a start that repeats another one waits for the end of that."""
 STOPPED = 143
 ELSEWHERE = 75
 """Exit code of a job that another one runs already."""
@@ -44,6 +48,24 @@ def write(path: str, content: object) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path)
+
+
+def say(text: str) -> None:
+    """Into the engine's own log, which may be on a disk that is full."""
+    with suppress(OSError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+
+def lasting(act: Callable[[], Any], what: str) -> Any:
+    """What *act* gives, which is tried again while the folder cannot be written; *what* it is."""
+    for _ in range(TRIES):
+        try:
+            return act()
+        except OSError as error:
+            say(f"{what} cannot be written: {error}")
+            time.sleep(1.0)
+    return act()
 
 
 def claim(folder: str, job: str) -> bool:
@@ -117,8 +139,7 @@ class Gpus:
             answer = subprocess.check_output(asked, stderr=subprocess.DEVNULL, timeout=5)
             rows = [line.split(",") for line in answer.decode().splitlines()]
             self.utilisations += [float(row[0]) / 100 for row in rows]
-            used = [int(row[1]) * 1024 * 1024 for row in rows]
-            self.peak_bytes = max([self.peak_bytes or 0, *used])
+            self.peak_bytes = max([self.peak_bytes or 0, *(int(row[1]) << 20 for row in rows)])
         except (OSError, ValueError, IndexError, subprocess.SubprocessError):
             return
 
@@ -244,9 +265,7 @@ def free_port() -> int:
 
 def filled(text: str, numbers: dict[str, str]) -> str:
     """*text* with {rank} and so on filled in."""
-    for name, value in numbers.items():
-        text = text.replace("{" + name + "}", value)
-    return text
+    return re.sub(r"{(\w+)}", lambda name: numbers.get(name[1], name[0]), text)
 
 
 def as_rank(request: Any, env: dict[str, str]) -> tuple[list[str], str]:
@@ -267,10 +286,35 @@ def as_rank(request: Any, env: dict[str, str]) -> tuple[list[str], str]:
 def restarts(folder: str) -> int:
     """How often it was started before, where the engine does not say."""
     said = os.environ.get("HEADWAY_RESTART")
-    if not said:
-        with suppress(OSError, ValueError), open(os.path.join(folder, "started.json")) as file:
-            said = json.load(file)["restart"] + 1
-    return int(said or 0)
+    return int(said or read(folder, "started.json").get("restart", -1) + 1)
+
+
+def read(folder: str, name: str) -> dict[str, Any]:
+    """A document of *folder*; empty where there is none."""
+    with suppress(OSError, ValueError), open(os.path.join(folder, name)) as file:
+        return dict(json.load(file))
+    return {}
+
+
+def earlier(folder: str) -> dict[str, Any] | None:
+    """How it ended when it was started before; None where it was not, or somebody queued it again.
+
+    Then the engine counts one more start. One that has lost its newest memory starts it once more.
+    """
+    me = os.environ["HEADWAY_JOB"], os.environ.get("HEADWAY_RESTART")
+    for _ in range(AGAIN_S):
+        found = read(folder, "ended.json") or read(folder, "started.json")
+        if not me[1] or (found.get("job"), str(found.get("restart"))) != me:
+            return None
+        if "ended_at" in found:
+            return found
+        time.sleep(1.0)
+    return None  # it was killed
+
+
+def exit_code(found: dict[str, Any]) -> int:
+    """Of the wrapper. Who was asked to stop has not done what others wait for, whatever it says."""
+    return int(found["exit_code"]) or (STOPPED if found["cancelled"] or found["asked_at"] else 0)
 
 
 def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], str]:
@@ -291,12 +335,13 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
         "host_peak_bytes": 0,
         "error": "",
     }
-    env, command, rank = environment(request, folder), request["command"], "0"
+    env: dict[str, str] = lasting(lambda: environment(request, folder), "its folder")
+    command, rank = request["command"], "0"
     env["HEADWAY_RESTART"] = str(found["restart"])
     if is_rank:
         command, rank = as_rank(request, env)
     else:
-        write(os.path.join(folder, "started.json"), found)
+        lasting(lambda: write(os.path.join(folder, "started.json"), found), "that it started")
         if request["gang"]:
             env["HEADWAY_MASTER_ADDR"] = socket.gethostname()
             env["HEADWAY_MASTER_PORT"] = str(free_port())
@@ -306,11 +351,9 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
     if cancelled(folder):
         found.update(cancelled=True, exit_code=143)
     else:
-        log = os.open(
-            os.path.join(folder, "log" if rank == "0" else f"log.{rank}"),
-            os.O_WRONLY | os.O_APPEND | os.O_CREAT,
-            0o640,
-        )
+        path = os.path.join(folder, "log" if rank == "0" else f"log.{rank}")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        log = lasting(lambda: os.open(path, flags, 0o640), "its log")
         version, program = request.get("python", ""), None
         found["error"] = with_python(version, env, folder) if version else ""
         if not found["error"]:
@@ -326,38 +369,31 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
 
 def main(folder: str, *, is_rank: bool) -> int:
     """Run the job of *folder*; the exit code of its program."""
-    with open(os.path.join(folder, "request.json")) as file:
-        request = json.load(file)
+    request = read(folder, "request.json")
     member = os.environ.get("HEADWAY_MEMBER")
     if member:
         folder = os.path.join(folder, member)
         if request["each"]:  # a job of its own, handed in with others
-            with open(os.path.join(folder, "request.json")) as file:
-                request = json.load(file)
+            request = read(folder, "request.json")
             sys.argv[1] = folder
             os.environ["HEADWAY_JOB"] += "_" + member
             del os.environ["HEADWAY_MEMBER"]
         else:
             os.makedirs(folder, exist_ok=True)
     if not is_rank:
-        if not claim(folder, os.environ["HEADWAY_JOB"]):
-            sys.stderr.write("this job was handed in twice, and another one runs it\n")
+        if not lasting(lambda: claim(folder, os.environ["HEADWAY_JOB"]), "whose job this is"):
+            say("this job was handed in twice, and another one runs it")
             return ELSEWHERE
+        if (before := earlier(folder)) is not None:
+            return exit_code(before)
         ended = os.path.join(folder, "ended.json")
         if os.path.exists(ended):  # of a start before
             os.replace(ended, ended + "." + (os.environ.get("HEADWAY_RESTART") or "0"))
     found, rank = run(folder, request, is_rank=is_rank)
     name = f"rank.{rank}.json" if is_rank else "ended.json"
-    for left in range(TRIES, 0, -1):
-        try:
-            write(os.path.join(folder, name), found)
-            break
-        except OSError as error:
-            sys.stderr.write(f"how it ended cannot be written: {error}\n")
-            if left > 1:
-                time.sleep(1.0)
-    # One that was asked to stop has not done what others wait for, whatever it says itself.
-    return int(found["exit_code"]) or (STOPPED if found["cancelled"] or found["asked_at"] else 0)
+    with suppress(OSError):
+        lasting(lambda: write(os.path.join(folder, name), found), "how it ended")
+    return exit_code(found)
 
 
 if __name__ == "__main__":

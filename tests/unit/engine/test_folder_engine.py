@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
+from headway.engine.decide import Do, Side, decide
+from headway.engine.judge import NO_TRACE
 from headway.engine.place import Place
 from headway.engine.port import Phase, Request
+from headway.model.run import ExitKind
+from tests.ports.clock import FakeClock
 from tests.ports.engine import POOL, FakeCluster, FakeEngine
 
 
@@ -77,3 +81,19 @@ def test_a_folder_whose_name_is_no_key_is_left_alone(engine: FakeEngine, tmp_pat
     shutil.copytree(tmp_path / "r-1", tmp_path / "r-1 (copy)")
     (tmp_path / "r-1/1.old").touch()
     assert [job.key for job in engine.jobs()] == ["r-1"]
+
+
+def test_one_that_ended_well_and_left_no_trace_has_ended_nobody_knows_how(tmp_path: Path) -> None:
+    """An engine that has lost its newest memory takes it for another one."""
+    clock = FakeClock()
+    engine = FakeEngine(Place(tmp_path), "s", clock)
+    engine.cluster = FakeCluster(slots=0)
+    engine.submit(request())
+    (entry,) = engine.cluster.entries()
+    entry.phase, entry.kind = Phase.ENDED, ExitKind.OK
+    (job,) = engine.jobs()
+    assert (job.phase, job.end) == (Phase.ENDING, None)  # it may be seen here in a moment
+    clock.sleep(61.0)
+    (job,) = engine.jobs()
+    assert (job.phase, job.end, job.reason) == (Phase.ENDED, None, NO_TRACE)
+    assert decide(Side.WAITS, job) == (Do.FORGET,)  # and is handed in anew

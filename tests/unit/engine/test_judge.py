@@ -155,4 +155,4 @@ def test_the_wrapper_runs_on_an_old_python():
     names = {alias.name for each in imports for alias in each.names}
     assert names <= sys.stdlib_module_names
     modules = {each.module for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)}
-    assert modules == {"__future__", "contextlib", "typing"}
+    assert modules == {"__future__", "collections.abc", "contextlib", "typing"}

@@ -98,3 +98,28 @@ def test_a_job_that_is_started_again_leaves_both_records(tmp_path: Path):
     record = place.record("k")
     assert record is not None
     assert (record.restart, record.exit_code) == (1, 0)
+
+
+def test_one_that_is_started_again_by_an_engine_that_forgot_it_runs_once(tmp_path: Path):
+    place = Place(tmp_path)
+    for again in ("0", "0"):
+        assert run(place, "echo once; exit 3", HEADWAY_RESTART=again) == 3
+    assert (tmp_path / "k/log").read_text() == "once\n"
+    assert run(place, "echo once; exit 3", HEADWAY_RESTART="1") == 3  # somebody queued it again
+    assert (tmp_path / "k/log").read_text() == "once\n" * 2
+
+
+def test_starts_are_counted_where_the_engine_does_not(tmp_path: Path):
+    for _ in range(3):
+        run(Place(tmp_path), "echo $HEADWAY_RESTART")
+    assert (tmp_path / "k/log").read_text() == "0\n1\n2\n"
+
+
+def test_alone_it_sees_to_the_mark_of_who_cancels(tmp_path: Path):
+    (tmp_path / "k").mkdir()
+    command = f"trap 'exit 7' TERM; touch {tmp_path}/k/cancelled; while :; do sleep 0.05; done"
+    assert run(Place(tmp_path), command, HEADWAY_ALONE="1") == 7
+    record = Place(tmp_path).record("k")
+    assert record is not None
+    assert record.end is not None
+    assert record.end.kind is ExitKind.CANCELLED
