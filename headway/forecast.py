@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from headway.engine.ask import Terms, ask
-from headway.engine.slurm import SlurmEngine
+from headway.engine.kinds import takes
 from headway.estimate.features import from_job
 from headway.estimate.framework_memory import host_guess
 from headway.estimate.gpu_prior import gpu_memory_guess
@@ -163,10 +163,10 @@ class Forecaster:
 
     def _refused_by_engine(self, job: TrainingJob, demand: Demand, pool: str) -> Refuse | None:
         """Why the engine of *pool* cannot have *job*; None where it can."""
-        has = self.engine_pools[pool].has
+        has, engine = self.engine_pools[pool].has, self.engine_pools[pool].engine
         found = ask(
             "asked", job=job, demand=demand, said=Prediction(), pool=has,
-            takes=SlurmEngine.takes, terms=Terms(),
+            takes=takes(engine), terms=Terms(),
         )  # fmt: skip
         return found if isinstance(found, Refuse) else None
 

@@ -47,7 +47,7 @@ No program may write there; a closed one would be closed to the program that run
 _MARKS = frozenset({"node.id", "ledger.db", "ledger.url", "database.url"})
 """What every home has that was settled to its end."""
 _NAMES = frozenset(
-    {*_LEFT, *_PASSED, "auth", "containers", "models", "prefect", "slurm", "state"}
+    {*_LEFT, *_PASSED, "auth", "containers", "engines", "models", "prefect", "slurm", "state"}
     | {"ballast", "gpus.csv", "networks.csv", "lost+found"}
 )
 """What is in one that was not."""

@@ -247,6 +247,8 @@ class Settings(BaseSettings):
     """Where `headway node join` notes the address of another machine's server."""
     slurm_dir: ClassVar[_InHome] = _InHome("slurm")
     """What is handed to Slurm's machines, which have to share it and `runs_dir`."""
+    engines_dir: ClassVar[_InHome] = _InHome("engines")
+    """The same for other engines, a folder each."""
     runs_dir: ClassVar[_InHome] = _InHome("runs")
     """One directory a run: log, outputs, mounts."""
     users_dir: ClassVar[_InHome] = _InHome("users")

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,7 +94,9 @@ def _engines(site: Site) -> Iterator[Finding]:
     pools = site.ledger.engines.pools()
     here = {name: each for name, each in pools.items() if each.node == site.settings.node}
     if here:
-        yield _try("Slurm", lambda: look_at(site, here))
+        for kind in sorted({each.engine for each in here.values()}):
+            own = {name: each for name, each in here.items() if each.engine == kind}
+            yield _try(kind.capitalize(), partial(look_at, site, kind, own))
         gone = "not running: nothing is handed in, and nobody hears of an end"
         yield _process("follower of this node", daemons.follower_daemon(site.settings), gone)
 

@@ -2,12 +2,11 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from headway.admin.processes import start_follower
-from headway.engine.place import Place
+from headway.engine.kinds import SLURM
 from headway.engine.port import Cluster
-from headway.engine.slurm import SlurmEngine
 from headway.errors import InvalidInput
 from headway.ledger.engines import EnginePoolRecord
 from headway.model.engine import LEADS_TO, SAMPLE, EnginePool
@@ -15,49 +14,52 @@ from headway.model.node import NodeState
 from headway.node.daemon import follower_daemon
 from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
+from headway.scheduler.engine_jobs import open_engine
 from headway.site import Site
 
-SLURM = "slurm"
 
-
-def open_engine(site: Site) -> SlurmEngine:
-    """Slurm, as this user has it, with its jobs in the home, which all of its nodes share."""
-    return SlurmEngine(Place(site.settings.slurm_dir), site.site_id, site.clock)
-
-
-def add_engine(site: Site, say: Callable[[str], None]) -> tuple[Cluster, dict[str, str]]:
+def add_engine(
+    site: Site, say: Callable[[str], None], kind: str = SLURM, said: Sequence[EnginePool] = ()
+) -> tuple[Cluster, dict[str, str]]:
     """Make a work pool of each partition, or learn anew what the partitions have.
 
     Runs of these pools are handed in from this node from now on.
 
+    Args:
+        site: Where.
+        say: Tells of it.
+        kind: Which engine (`engine.kinds`).
+        said: Where it answers, or its queues, as far as it cannot be asked.
+
     Returns:
-        What Slurm has; and by partition the work pool that stands for it.
+        What it has; and by partition the work pool that stands for it.
 
     Raises:
-        EngineAway: No Slurm answers here.
+        EngineAway: It does not answer here.
         InvalidInput: This user sees no partition, or another node is the submit host.
     """
-    found, settings = open_engine(site).inspect(), site.settings
+    engine, settings = open_engine(site, kind, said), site.settings
+    found = engine.inspect()
     if not found.pools:
         allowed = "ask the cluster's operators: this user sees no partition"
-        raise InvalidInput("engine", SLURM, allowed)
+        raise InvalidInput("engine", kind, allowed)
     known, nodes = site.ledger.engines.pools(), site.ledger.nodes.all()
     taken, there = {each.node.pool for each in nodes}, {each.node.name for each in nodes}
-    names = {pool.name: _name(pool, taken) for pool in found.pools}
+    taken |= {name for name, each in known.items() if each.engine != kind}
+    names = {pool.name: _name(pool, kind, taken) for pool in found.pools}
     for name in names.values():
         # One that was removed hands nothing in any more.
         if name in known and known[name].node in there - {settings.node}:
             allowed = f"node {known[name].node} hands its runs in: add it there"
-            raise InvalidInput("engine", SLURM, allowed)
+            raise InvalidInput("engine", kind, allowed)
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
         for pool in found.pools:
-            about = (
-                f"Partition {pool.name} of Slurm {found.version}, by submit host {settings.node}"
-            )
+            what = f"Partition {pool.name} of {engine.name} {found.version}"
+            about = f"{what}, by submit host {settings.node}"
             server.have_pool(names[pool.name], like=settings.pool, about=about)
             server.offer_in(names[pool.name], SAMPLE)
     pools = [(names[pool.name], pool) for pool in found.pools]
-    site.ledger.engines.keep(SLURM, settings.node, pools)
+    site.ledger.engines.keep(kind, settings.node, pools)
     say(_trust(os.geteuid()))
     follower_daemon(settings).stop(signal.SIGTERM, 10.0)  # it goes by the pools of its start
     start_follower(settings, say)
@@ -92,19 +94,20 @@ def _trust(uid: int) -> str:
     )
 
 
-def _name(pool: EnginePool, taken: set[str]) -> str:
-    """Of the work pool that stands for it: its own, unless nodes of the site have that."""
-    return pool.name if pool.name not in taken else f"{SLURM}-{pool.name}"
+def _name(pool: EnginePool, kind: str, taken: set[str]) -> str:
+    """Of the work pool that stands for it: its own, unless nodes or another engine have that."""
+    return pool.name if pool.name not in taken else f"{kind}-{pool.name}"
 
 
-def look_at(site: Site, pools: dict[str, EnginePoolRecord]) -> tuple[bool, str]:
+def look_at(site: Site, kind: str, pools: Mapping[str, EnginePoolRecord]) -> tuple[bool, str]:
     """Whether the engine answers here, and has what the *pools* of this submit host stand for."""
-    found = open_engine(site).inspect()
+    engine = open_engine(site, kind)
+    found = engine.inspect()
     names = {pool.name for pool in found.pools}
     gone = sorted(name for name, each in pools.items() if each.has.name not in names)
     if gone:
-        return False, f"Slurm has no partition any more for pool {', '.join(gone)}"
+        return False, f"{engine.name} has no partition any more for pool {', '.join(gone)}"
     down = sorted(pool.name for pool in found.pools if not pool.is_up)
-    said = [f"Slurm {found.version}: pools {', '.join(sorted(pools))}"]
+    said = [f"{engine.name} {found.version}: pools {', '.join(sorted(pools))}"]
     said += [f"partitions that start nothing: {', '.join(down)}"] if down else []
     return True, "; ".join([*said, *found.lacks])

@@ -8,7 +8,12 @@ import click
 from headway.admin.engines import add_engine
 from headway.cli.inputs import this_site
 from headway.cli.output import as_json, print_json, print_table, say
-from headway.model.engine import EnginePool
+from headway.engine.kinds import RAY, SLURM, told_queue
+from headway.errors import InvalidInput
+from headway.ledger.engines import EnginePoolRecord
+from headway.model.engine import ENGINES, EnginePool
+from headway.prefect.client import checked_address
+from headway.site import Site
 from headway.units import format_duration
 
 
@@ -18,21 +23,38 @@ def engine() -> None:
 
 
 @engine.command()
-@click.argument("kind", type=click.Choice(["slurm"]))
+@click.argument("kind", type=click.Choice(sorted(ENGINES)))
+@click.option("--address", help="Of a Ray: its dashboard, such as http://head:8265.")
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="'NAME nodes=… cpus=… memory=… max_time=…'",
+    help="Of PBS, LSF or Flux, which PSI/J cannot ask: a queue, and what each node of it has.",
+)
 @as_json
-def add(kind: str, machine: bool) -> None:
+def add(kind: str, address: str | None, queues: tuple[str, ...], machine: bool) -> None:
     """Make a work pool of each partition that this user sees; again, to learn what has changed.
 
     Type it on the submit host, which is a node of the site. Its home (HEADWAY_HOME) has to be on a
     folder that the cluster's nodes share.
     """
-    found, names = add_engine(this_site(), (lambda _: None) if machine else say)
+    said = tuple(told_queue(each) for each in queues)
+    if kind == RAY and address:
+        said = (EnginePool(RAY, (), address=checked_address("address", address)),)
+    site = this_site()
+    if not said and kind != SLURM and kind not in {each.engine for each in _known(site)}:
+        what = (
+            ("address", "the one of Ray's dashboard") if kind == RAY else ("queue", "each of them")
+        )
+        raise InvalidInput(what[0], "", f"give {what[1]}, by --{what[0]}")
+    found, names = add_engine(site, (lambda _: None) if machine else say, kind, said)
     if machine:
         print_json(asdict(found) | {"engine": kind, "work_pools": names})
         return
     _print((names[pool.name], pool) for pool in found.pools)
     for lack in found.lacks:
-        say(f"Slurm {found.version}: {lack}")
+        say(f"{kind} {found.version}: {lack}")
     default = next((names[pool.name] for pool in found.pools if pool.is_default), "NAME")
     say(f"submit a job there with `headway submit job.yaml --pool {default}`")
 
@@ -41,11 +63,15 @@ def add(kind: str, machine: bool) -> None:
 @as_json
 def list_(machine: bool) -> None:
     """Work pools whose runs an engine starts, as the site knows them."""
-    pools = this_site().ledger.engines.pools().values()
+    pools = _known(this_site())
     if machine:
         print_json([asdict(each) | {"read_at": each.read_at.isoformat()} for each in pools])
     else:
         _print((each.pool, each.has) for each in pools)
+
+
+def _known(site: Site) -> list[EnginePoolRecord]:
+    return list(site.ledger.engines.pools().values())
 
 
 def _print(pools: Iterable[tuple[str, EnginePool]]) -> None:

@@ -210,6 +210,8 @@ class Engine(Protocol):
     may then be called again: nothing is done twice.
     """
 
+    name: str
+    """What people call it."""
     takes: frozenset[type[Part]]
     """For which parts of a request it has a counterpart."""
 

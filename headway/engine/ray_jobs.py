@@ -8,6 +8,7 @@ scheduler, not a limit. https://docs.ray.io/en/latest/cluster/running-applicatio
 """
 
 import math
+import os
 import shlex
 import ssl
 from collections.abc import Mapping, Sequence
@@ -66,20 +67,19 @@ class RayEngine(FolderEngine):
     _spread = ()
     _rank_variable = ""
 
-    def __init__(
-        self, place: Place, site: str, clock: Clock, *, address: str, token: str = ""
-    ) -> None:
+    def __init__(self, place: Place, site: str, clock: Clock, *, address: str) -> None:
         """An adapter for one site.
 
         Args:
             place: The folder that this host and all nodes of the cluster share.
             site: Name of the installation.
             clock: For how long something has been so.
-            address: Of Ray's dashboard, such as http://head:8265.
-            token: Where Ray asks for one (RAY_AUTH_MODE=token).
+            address: Of Ray's dashboard, such as http://head:8265; where it asks for a token, that
+                is in RAY_AUTH_TOKEN, as for Ray's own commands.
         """
         super().__init__(place, site, clock)
         self._address = address.rstrip("/")
+        token = os.environ.get("RAY_AUTH_TOKEN")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._trusts = ssl.create_default_context()
 
@@ -89,7 +89,7 @@ class RayEngine(FolderEngine):
         answer = self._ask("GET", f"/api/v0/nodes?limit={_NODES}").json()
         found = [_node(each) for each in answer["data"]["result"]["result"]]
         nodes = tuple(sorted((node for node in found if node), key=lambda node: node.name))
-        pool = EnginePool(POOL, nodes, is_default=True, max_nodes=1)
+        pool = EnginePool(POOL, nodes, is_default=True, max_nodes=1, address=self._address)
         return Cluster(version, (pool,), max_array=1, remembers_s=math.inf, lacks=_LACKS)
 
     def forget(self, key: str) -> None:

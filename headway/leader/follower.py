@@ -11,13 +11,11 @@ from functools import partial
 import anyio
 from prefect.client.orchestration import PrefectClient, get_client
 
-from headway.engine.place import Place
-from headway.engine.slurm import SlurmEngine
 from headway.leader.process import Scheduler, be_leader
 from headway.leader.step_pages import StepPages
 from headway.ledger.leaders import LEADS_S
 from headway.node.daemon import follower_daemon
-from headway.scheduler.engine_jobs import EngineJobs
+from headway.scheduler.engine_jobs import EngineJobs, open_engine
 from headway.scheduler.engine_queue import EngineQueue
 from headway.scheduler.reconciler import Reconciler
 from headway.site import Site
@@ -30,14 +28,16 @@ _ROUND_EVERY_S, _BEAT_EVERY_S = 1.0, 30.0
 
 
 async def _main(site: Site) -> None:
-    jobs = EngineJobs(SlurmEngine(Place(site.settings.slurm_dir), site.site_id, site.clock), site)
+    pools = site.ledger.engines.pools().values()
+    names = {each.engine for each in pools if each.node == site.settings.node}
+    jobs = {name: EngineJobs(open_engine(site, name), site) for name in names}
     beat = follower_daemon(site.settings).beat
     async with get_client() as client, anyio.create_task_group() as tasks:
-        for name in [each.pool for each in site.ledger.engines.pools().values()]:
-            own = site.of_pool(name)
+        for each in pools:
+            own = site.of_pool(each.pool)
             if _is_here(own):
-                lead = partial(_lead, own, client, jobs)
-                without = f"nobody follows pool {name}"
+                lead = partial(_lead, own, client, jobs[each.engine])
+                without = f"nobody follows pool {each.pool}"
                 tasks.start_soon(run_periodically, lead, own.clock, without, LEADS_S, None)
 
         async def alive() -> None:

@@ -40,6 +40,8 @@ class EnginePool:
     default_time_s: float | None = None
     """What a job has that names none; None: `max_time_s`."""
     max_nodes: int | None = None
+    address: str = ""
+    """Where its engine answers; empty where this user's own settings say it."""
 
 
 _LINE = """\
@@ -61,5 +63,5 @@ SAMPLE: Mapping[str, Any] = {
     "resources": {"cpus": 1, "host_memory": "256MiB"},
 }
 """What a run of such a pool is that is given no job: a machine there has no image of ours."""
-ENGINES = frozenset({"slurm"})
+ENGINES = frozenset({"slurm", "ray", "pbs", "pbs_classic", "lsf", "flux"})
 """Names of engines: what a run's `runtime` says that was handed to one."""

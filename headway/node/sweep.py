@@ -101,10 +101,10 @@ def _of_nobody(site: Site, folders: Iterable[Path]) -> list[str]:
         run.run_id for run in runs.values()
         if run.pool in engines and run.state is not RunState.ENDED
     }  # fmt: skip
-    jobs = site.settings.slurm_dir  # the follower lets go of a folder there once its job has ended
-    return sorted(
-        name for name in left if _run_of(name) not in theirs and not (jobs / _key_of(name)).exists()
-    )
+    # The follower lets go of a folder there once its job has ended.
+    jobs = [site.settings.slurm_dir, *site.settings.engines_dir.glob("*")]
+    kept = {name for name in left if any((place / _key_of(name)).exists() for place in jobs)}
+    return sorted(name for name in left - kept if _run_of(name) not in theirs)
 
 
 def _key_of(name: str) -> str:

@@ -3,10 +3,14 @@
 import logging
 import math
 import threading
+from collections.abc import Sequence
 
 from headway.engine.errors import EngineAway
+from headway.engine.kinds import SLURM, opened
 from headway.engine.pace import pause_s
+from headway.engine.place import Place
 from headway.engine.port import Array, Engine, Job, Phase, Request
+from headway.model.engine import EnginePool
 from headway.site import Site
 
 log = logging.getLogger(__name__)
@@ -14,6 +18,18 @@ log = logging.getLogger(__name__)
 _AFTER_END_S = 2.0
 """Once its own record tells of the end of a job, nobody need wait for long to hear the same."""
 _ALIVE = frozenset({Phase.RUNNING, Phase.ENDING, Phase.SUSPENDED})
+
+
+def open_engine(site: Site, kind: str, said: Sequence[EnginePool] = ()) -> Engine:
+    """That engine as this node has it, with its jobs in the home, which its machines share.
+
+    *said* is what is known of its pools before the ledger knows it.
+    """
+    settings = site.settings
+    folder = settings.slurm_dir if kind == SLURM else settings.engines_dir / kind
+    known = site.ledger.engines.pools().values()
+    here = [each.has for each in known if (each.engine, each.node) == (kind, settings.node)]
+    return opened(kind, Place(folder), site.site_id, site.clock, said or here)
 
 
 class EngineJobs:
