@@ -35,10 +35,8 @@ def granted() -> State[Any]:
     return Pending(message="granted a place")
 
 
-def view_of(state: State[Any] | None, now: datetime) -> PrefectView:
+def view_of(state: State[Any], now: datetime) -> PrefectView:
     """What a run's *state* means *now*."""
-    if state is None:
-        return PrefectView.UNKNOWN
     view = PrefectView.of(state.type, state.name, (now - state.timestamp).total_seconds())
     # A pause that has an end is Prefect's own: it would make the run fail.
     endless = state.state_details.pause_timeout is None
