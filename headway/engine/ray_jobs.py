@@ -7,7 +7,6 @@ hour it lets go of, which is told as lost, and handed in anew. Its memory is a n
 scheduler, not a limit. https://docs.ray.io/en/latest/cluster/running-applications/job-submission/
 """
 
-import math
 import os
 import shlex
 import ssl
@@ -26,12 +25,15 @@ from headway.engine.place import Place
 from headway.engine.port import Cluster, GpuAsk, Part, Phase, Reason, Request
 from headway.model.engine import EngineNode, EnginePool, GpuKind
 from headway.model.run import ExitKind
+from headway.units import DAY_S
 
 POOL = "ray"
 """Ray has one queue."""
 PARTS = 100
 """Of a GPU, for jobs that share one: Ray takes any fraction."""
 _ANSWERS_WITHIN_S = 30.0
+_REMEMBERS_S = 365 * DAY_S
+"""Until its head is started anew."""
 _NODES = 10_000
 """The most that Ray tells of at once."""
 _TYPE = "accelerator_type:"
@@ -90,7 +92,7 @@ class RayEngine(FolderEngine):
         found = [_node(each) for each in answer["data"]["result"]["result"]]
         nodes = tuple(sorted((node for node in found if node), key=lambda node: node.name))
         pool = EnginePool(POOL, nodes, is_default=True, max_nodes=1, address=self._address)
-        return Cluster(version, (pool,), max_array=1, remembers_s=math.inf, lacks=_LACKS)
+        return Cluster(version, (pool,), max_array=1, remembers_s=_REMEMBERS_S, lacks=_LACKS)
 
     def forget(self, key: str) -> None:
         """See `Engine.forget`; Ray, too, which else keeps it for ever."""
