@@ -93,6 +93,20 @@ def main() -> None:
         print(f"a round over {len(engine.jobs())} jobs:", costs(cluster, engine.jobs, 5))
         wide = [(f"array{number}", 0) for number in range(9)]
         print("cancel 9 arrays of 1,000:", costs(cluster, lambda: engine.cancel(wide)))
+        for key, _ in wide:
+            engine.forget(key)
+        cluster.ask("scontrol", "update", "PartitionName=all", "State=DOWN")
+        for number in range(50):
+            each = tuple(request(f"of{number}-{at}", "true") for at in range(200))
+            engine.submit(request(f"many{number}", "", Array(200, None, each)))
+        for _ in range(2):  # files of jobs that wait are looked at anew at the second look, too
+            engine.jobs()
+        print(
+            f"a round over {len(engine.jobs())}, of 10,000 a key each:",
+            costs(cluster, engine.jobs, 5),
+        )
+        cluster.ask("scontrol", "update", "PartitionName=all", "State=UP")
+        cluster.ask("scancel", "--name=bench", "--state=PENDING")
         print(killed(engine, folder / "place", kills))
 
 
