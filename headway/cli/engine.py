@@ -30,7 +30,7 @@ def engine() -> None:
     "queues",
     multiple=True,
     metavar="'NAME nodes=… cpus=… memory=… max_time=…'",
-    help="Of PBS, LSF or Flux, which PSI/J cannot ask: a queue, and what each node of it has.",
+    help="Of PBS or LSF, which PSI/J cannot ask: a queue, and what each node of it has.",
 )
 @as_json
 def add(kind: str, address: str | None, queues: tuple[str, ...], machine: bool) -> None:

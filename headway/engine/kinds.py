@@ -13,7 +13,7 @@ from headway.model.engine import EngineNode, EnginePool, GpuKind
 from headway.units import parse_duration, parse_size
 
 SLURM, RAY = "slurm", "ray"
-TOLD = ("pbs", "pbs_classic", "lsf", "flux")
+TOLD = ("pbs", "pbs_classic", "lsf")
 """Those by PSI/J: who adds one says what its queues have."""
 _CLASSES: Mapping[str, type[SlurmEngine | RayEngine | PsijEngine]] = {
     SLURM: SlurmEngine,
@@ -39,12 +39,12 @@ def opened(name: str, place: Place, site: str, clock: Clock, pools: Sequence[Eng
         pools: As they are known: where it answers, and what was said of it.
 
     Raises:
-        InvalidInput: What it needs is not installed here.
+        InvalidInput: What it needs is not installed here, or where it answers is not known.
     """
     if name == SLURM:
         return SlurmEngine(place, site, clock)
     if name == RAY:
-        return RayEngine(place, site, clock, address=pools[0].address)
+        return RayEngine(place, site, clock, address=pools[0].address if pools else "")
     try:
         return PsijEngine(place, site, clock, kind=name, pools=pools)
     except ModuleNotFoundError as error:

@@ -34,7 +34,7 @@ from headway.engine.port import Array, Gang, Request, Used
 from headway.errors import InvalidInput
 from headway.model.run import Exit, ExitKind
 
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}")
+KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}")
 _FORGOTTEN = ".forgotten-"
 _OF_ONE = frozenset({"cancelled", "started.json", "ended.json", "seen.json"})
 """Files that say what has become of a job."""
@@ -122,7 +122,7 @@ class Place:
         Raises:
             InvalidInput: No key can be that.
         """
-        if _KEY.fullmatch(key) is None:
+        if KEY.fullmatch(key) is None:
             raise InvalidInput("key", key, "give letters, digits, dots and dashes, 64 at most")
         return self.root / key / str(member) if member else self.root / key
 
@@ -133,7 +133,7 @@ class Place:
                 names = [each.name for each in files if each.is_dir()]
         except FileNotFoundError:
             return {}
-        keys = sorted(name for name in names if _KEY.fullmatch(name))  # else somebody's copy
+        keys = sorted(name for name in names if KEY.fullmatch(name))  # else somebody's copy
         return {key: facts for key in keys if (facts := self.facts(key)).was_tried}
 
     def facts(self, key: str) -> Facts:

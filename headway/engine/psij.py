@@ -1,4 +1,4 @@
-"""PBS, LSF and Flux, by PSI/J (PyPI: psij-python), as the user who runs their commands.
+"""PBS and LSF, by PSI/J (PyPI: psij-python), as the user who runs their commands.
 
 PSI/J hands in and cancels; all else of the port is the shared folder's. It has no keys, so a try
 that was cut off may leave a second job in the queue: the wrapper of one of them runs the program,
@@ -36,6 +36,8 @@ _SPARE_S = 2 * MINUTE_S
 """On top of a job's limit: its wrapper ends it before the scheduler does."""
 _UNLIMITED_S = 365 * DAY_S
 """PSI/J gives ten minutes to who names no limit."""
+_COMMANDS = 30
+"""The most that one question may take, where some of its jobs cannot be read."""
 _NEVER_S = 10**8
 """How often PSI/J itself is to ask."""
 _AWAY = re.compile(
@@ -43,6 +45,8 @@ _AWAY = re.compile(
 )
 _GONE = re.compile(r"unknown|invalid job|not found|no matching|finished", re.IGNORECASE)
 """What schedulers say of a job that they do not know any more."""
+_OF_SCHEDULERS = ("PBS", "LSF_", "LSB_", "EGO_", "SLURM_CONF", "SLURM_JWT", "SLURM_CLUSTERS")
+"""How the variables begin by which their commands find the cluster."""
 _KILLED = "somebody cancelled it with the cluster's own commands, or its queue killed it at a limit"
 _STATES: Mapping[str, tuple[Phase, ExitKind | None, str]] = {
     "QUEUED": (Phase.WAITING, None, "it waits in the cluster's queue"),
@@ -84,7 +88,6 @@ KINDS: Mapping[str, Kind] = {
     "pbs": Kind("PBS", "$PBS_JOBID"),
     "pbs_classic": Kind("Torque", "$PBS_JOBID", has_gpus=True),
     "lsf": Kind("LSF", "$LSB_JOBID"),
-    "flux": Kind("Flux", '$(flux job id --to=dec "$FLUX_JOB_ID")', _process, has_gpus=True),
     "slurm": Kind("Slurm by PSI/J", "$SLURM_JOB_ID", _process, has_gpus=True),
     "local": Kind("this machine", "$PPID", _process),
 }
@@ -132,8 +135,10 @@ class PsijEngine(FolderEngine):
 
     def forget(self, key: str) -> None:
         """See `Engine.forget`; PSI/J's own files, too."""
-        for path in self._files.glob(f"{self._place.noted(key) or key}.*"):
+        name = self._place.noted(key) or key
+        for path in self._files.glob(f"{name}.*"):
             path.unlink(missing_ok=True)
+        self._attached.pop(name, None)
         super().forget(key)
 
     def _hand_in(self, request: Request, script: Path, _ids: Mapping[str, str]) -> str:
@@ -166,8 +171,8 @@ class PsijEngine(FolderEngine):
         finally:
             (self._files / f"{job.id}.job").unlink(missing_ok=True)
         job.spec = None  # PSI/J keeps it
-        if not self._is_batch:
-            self._attached[job.native_id] = job
+        if job.native_id is None:
+            raise EngineAway(self.name, "submit", "it gave the job no name")
         return str(job.native_id)
 
     def _gpus(self, request: Request) -> int:
@@ -209,6 +214,17 @@ class PsijEngine(FolderEngine):
         if not self._is_batch:
             jobs = {name: self._attach(name) for name in ids}
             return {name: self._seen(name, job.status) for name, job in jobs.items() if job}
+        told: dict[str, Seen] = {}
+        parts = [ids]
+        for _ in range(_COMMANDS):
+            if parts:
+                part = parts.pop()
+                told |= self._ask_of(part, parts)
+        # Of those that would take more than that nothing is known now.
+        return told | {name: Seen(name, "not asked", Phase.UNKNOWN) for p in parts for name in p}
+
+    def _ask_of(self, ids: list[str], parts: list[list[str]]) -> dict[str, Seen]:
+        """What one command tells of them; where not all can be read, both halves go to *parts*."""
         command, code = self._executor.get_status_command(ids), 0
         try:
             said = self._run(command)
@@ -219,7 +235,8 @@ class PsijEngine(FolderEngine):
         except Exception:  # noqa: BLE001 - it asserts: of one job it cannot read, or all at once
             if len(ids) > 1 and ids[0] in command:
                 half = len(ids) // 2
-                return self._ask(ids[:half]) | self._ask(ids[half:])
+                parts += ids[:half], ids[half:]
+                return {}
             known = [] if code and _GONE.search(said) else ids
             return {name: Seen(name, "not understood", Phase.UNKNOWN) for name in known}
         return {name: self._seen(name, found[name]) for name in ids if name in found}
@@ -255,7 +272,7 @@ class PsijEngine(FolderEngine):
         try:
             done = subprocess.run(
                 command,
-                env={**os.environ, "LC_ALL": "C"},
+                env=_of_commands(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 timeout=_ANSWERS_WITHIN_S,
@@ -283,6 +300,18 @@ def _environment() -> dict[str, str]:
     me = pwd.getpwuid(os.getuid())
     who = {"HOME": me.pw_dir, "USER": me.pw_name, "LOGNAME": me.pw_name}
     return {"PATH": "/usr/local/bin:/usr/bin:/bin"} | who
+
+
+def _of_commands() -> dict[str, str]:
+    """What the scheduler's commands are given: it hands on to jobs what they have."""
+    names = {"PATH", "LD_LIBRARY_PATH", "HOME", "USER", "LOGNAME"}
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if name in names or name.startswith(_OF_SCHEDULERS)
+    }
+    # bsub reads a file's own options only then.
+    return _environment() | own | {"LC_ALL": "C", "LSB_BSUB_PARSE_SCRIPT": "Y"}
 
 
 def _loaded() -> tuple[Any, Any]:

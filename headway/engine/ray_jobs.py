@@ -10,7 +10,8 @@ scheduler, not a limit. https://docs.ray.io/en/latest/cluster/running-applicatio
 import os
 import shlex
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -21,8 +22,9 @@ from headway.clock import Clock
 from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.folder_engine import FolderEngine
 from headway.engine.judge import Seen
-from headway.engine.place import Place
+from headway.engine.place import KEY, Place
 from headway.engine.port import Cluster, GpuAsk, Part, Phase, Reason, Request
+from headway.errors import InvalidInput
 from headway.model.engine import EngineNode, EnginePool, GpuKind
 from headway.model.run import ExitKind
 from headway.units import DAY_S
@@ -78,8 +80,15 @@ class RayEngine(FolderEngine):
             clock: For how long something has been so.
             address: Of Ray's dashboard, such as http://head:8265; where it asks for a token, that
                 is in RAY_AUTH_TOKEN, as for Ray's own commands.
+
+        Raises:
+            InvalidInput: The address is none, or has parts that it may not have.
         """
         super().__init__(place, site, clock)
+        url = httpx.URL(address)
+        if not url.host or url.userinfo or url.query or url.fragment:
+            allowed = "give one such as http://head:8265: no user, password, query or fragment"
+            raise InvalidInput("address", url.host, allowed)  # a password is not shown
         self._address = address.rstrip("/")
         token = os.environ.get("RAY_AUTH_TOKEN")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -87,16 +96,21 @@ class RayEngine(FolderEngine):
 
     def inspect(self) -> Cluster:
         """Its nodes that are alive, as one pool."""
-        version = self._ask("GET", "/api/version").json()["ray_version"]
-        answer = self._ask("GET", f"/api/v0/nodes?limit={_NODES}").json()
-        found = [_node(each) for each in answer["data"]["result"]["result"]]
+        with self._read("/api/version") as said:
+            version = said["ray_version"]
+        with self._read(f"/api/v0/nodes?limit={_NODES}") as said:
+            found = [_node(each) for each in said["data"]["result"]["result"]]
         nodes = tuple(sorted((node for node in found if node), key=lambda node: node.name))
         pool = EnginePool(POOL, nodes, is_default=True, max_nodes=1, address=self._address)
         return Cluster(version, (pool,), max_array=1, remembers_s=_REMEMBERS_S, lacks=_LACKS)
 
     def forget(self, key: str) -> None:
-        """See `Engine.forget`; Ray, too, which else keeps it for ever."""
-        self._ask("DELETE", self._path(key), fails=True)
+        """See `Engine.forget`; Ray, too, which else keeps it for ever.
+
+        Raises:
+            EngineAway: Ray keeps it, as it does until one has ended: it may start it yet.
+        """
+        self._delete(key)
         super().forget(key)
 
     def _hand_in(self, request: Request, script: Path, _ids: Mapping[str, str]) -> str:
@@ -112,8 +126,15 @@ class RayEngine(FolderEngine):
             **_gpus(request.gpus),
         }
         answer = self._ask("POST", "/api/jobs/", body, fails=True)
-        if answer.status_code == httpx.codes.OK or "already exists" in answer.text:
+        if answer.status_code == httpx.codes.OK:
             return name
+        if "already exists" in answer.text:
+            with self._read(self._path(request.key)) as job:
+                has_ended = _STATES.get(job["status"], ("",))[0] is Phase.ENDED
+            if not has_ended:
+                return name
+            self._delete(request.key)
+            raise EngineAway(self.name, "submit", "it had one of that name, which had ended")
         said = " ".join(answer.text.split()[-60:])
         if answer.is_client_error:
             raise EngineRefused(self.name, request.key, said)
@@ -121,14 +142,19 @@ class RayEngine(FolderEngine):
 
     def _queue(self) -> dict[str, dict[tuple[str, int], Seen]]:
         found: dict[str, dict[tuple[str, int], Seen]] = {}
-        for job in self._ask("GET", "/api/jobs/").json():
-            said = job.get("metadata") or {}
-            key = said.get("key", "")
-            if said.get("headway") != self._site or job.get("error_type") in _LOST:
-                continue
-            # Ray stops none that waits before its turn comes; its program will not begin then.
-            if job["status"] != _WAITS or not self._place.is_cancelled(key):
-                found[key] = {(job["submission_id"], 0): _seen(job)}
+        with self._read("/api/jobs/") as jobs:
+            for job in jobs:
+                said = job.get("metadata") or {}
+                key = said.get("key")
+                if said.get("headway") != self._site or job.get("error_type") in _LOST:
+                    continue
+                # Who hands in a job there writes what he wants about it, but a name is taken once.
+                is_key = isinstance(key, str) and KEY.fullmatch(key)
+                if not is_key or job["submission_id"] != self._name(key):
+                    continue
+                # Ray stops none that waits before its turn comes; its program will not begin then.
+                if job["status"] != _WAITS or not self._place.is_cancelled(key):
+                    found[key] = {(job["submission_id"], 0): _seen(job)}
         return found
 
     def _ask_to_stop(self, which: Sequence[tuple[str, int]]) -> None:
@@ -144,6 +170,25 @@ class RayEngine(FolderEngine):
     def _path(self, key: str) -> str:
         return f"/api/jobs/{quote(self._name(key))}"
 
+    def _delete(self, key: str) -> None:
+        answer = self._ask("DELETE", self._path(key), fails=True)
+        if not answer.is_success and answer.status_code != httpx.codes.NOT_FOUND:
+            raise EngineAway(self.name, "delete", f"{answer.status_code} {answer.text[-200:]}")
+
+    @contextmanager
+    def _read(self, path: str) -> Iterator[Any]:
+        """What Ray answers there; what reads it may find that it is not as expected.
+
+        Raises:
+            EngineAway: It is not, or there is no answer.
+        """
+        answer = self._ask("GET", path)
+        try:
+            yield answer.json()
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            said = f"an answer that is not understood: {error!r}"
+            raise EngineAway(self.name, f"GET {path}", said) from error
+
     def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, fails: bool = False
     ) -> httpx.Response:
@@ -155,7 +200,7 @@ class RayEngine(FolderEngine):
         try:
             answer = httpx.request(
                 method, self._address + path, json=body, headers=self._headers,
-                verify=self._trusts, timeout=_ANSWERS_WITHIN_S,
+                verify=self._trusts, timeout=_ANSWERS_WITHIN_S, trust_env=False,
             )  # fmt: skip
         except httpx.HTTPError as error:
             raise EngineAway(self.name, f"{method} {path}", str(error)) from error

@@ -18,6 +18,7 @@ from pathlib import Path
 from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.folder_engine import FolderEngine
 from headway.engine.judge import Seen
+from headway.engine.place import KEY
 from headway.engine.port import After, Array, Cluster, Gang, Nice, Part, Phase, Request, Requeue
 from headway.engine.slurm_inspect import cluster, seconds
 from headway.engine.slurm_options import options
@@ -85,10 +86,12 @@ class SlurmEngine(FolderEngine):
         mark = f"headway:{self._site}:"
         for line in answer.split(_LINE):
             columns = line.split(_FIELD)
-            if len(columns) == len(_COLUMNS) and columns[-1].startswith(mark):
+            if len(columns) != len(_COLUMNS) or not columns[-1].startswith(mark):
+                continue
+            if KEY.fullmatch(key := columns[-1].removeprefix(mark)):  # a user may write any comment
                 base, member = columns[1], columns[2]
                 where = base, int(member) if member.isdigit() else 0
-                found.setdefault(columns[-1][len(mark) :], {})[where] = _seen(columns)
+                found.setdefault(key, {})[where] = _seen(columns)
         return found
 
     def _ask(

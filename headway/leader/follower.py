@@ -6,6 +6,7 @@ ledger gives it; where it leads not, it stands by.
 """
 
 import logging
+from collections.abc import Callable
 from functools import partial
 
 import anyio
@@ -29,14 +30,20 @@ _ROUND_EVERY_S, _BEAT_EVERY_S = 1.0, 30.0
 
 async def _main(site: Site) -> None:
     pools = site.ledger.engines.pools().values()
-    names = {each.engine for each in pools if each.node == site.settings.node}
-    jobs = {name: EngineJobs(open_engine(site, name), site) for name in names}
+    opened: dict[str, EngineJobs] = {}
+
+    def jobs_of(engine: str) -> EngineJobs:
+        """Opened when first asked for; one that cannot be is tried again, and the others go on."""
+        if engine not in opened:
+            opened[engine] = EngineJobs(open_engine(site, engine), site)
+        return opened[engine]
+
     beat = follower_daemon(site.settings).beat
     async with get_client() as client, anyio.create_task_group() as tasks:
         for each in pools:
             own = site.of_pool(each.pool)
             if _is_here(own):
-                lead = partial(_lead, own, client, jobs[each.engine])
+                lead = partial(_lead, own, client, partial(jobs_of, each.engine))
                 without = f"nobody follows pool {each.pool}"
                 tasks.start_soon(run_periodically, lead, own.clock, without, LEADS_S, None)
 
@@ -47,11 +54,11 @@ async def _main(site: Site) -> None:
         tasks.start_soon(run_periodically, alive, site.clock, without, LEADS_S, None)
 
 
-async def _lead(site: Site, client: PrefectClient, jobs: EngineJobs) -> None:
+async def _lead(site: Site, client: PrefectClient, jobs_of: Callable[[], EngineJobs]) -> None:
     """Lead the pool of *site* until another process does, or another node is its submit host."""
     if not await anyio.to_thread.run_sync(_is_here, site):
         return
-    pool, queue = site.settings.pool, EngineQueue(site, jobs)
+    pool, queue = site.settings.pool, EngineQueue(site, jobs_of())
     leads = Scheduler(
         site, client, queue=queue, reconciler=Reconciler(site),
         daemon=follower_daemon(site.settings), look_every_s=_ROUND_EVERY_S,

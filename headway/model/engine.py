@@ -63,5 +63,5 @@ SAMPLE: Mapping[str, Any] = {
     "resources": {"cpus": 1, "host_memory": "256MiB"},
 }
 """What a run of such a pool is that is given no job: a machine there has no image of ours."""
-ENGINES = frozenset({"slurm", "ray", "pbs", "pbs_classic", "lsf", "flux"})
+ENGINES = frozenset({"slurm", "ray", "pbs", "pbs_classic", "lsf"})
 """Names of engines: what a run's `runtime` says that was handed to one."""
