@@ -149,8 +149,9 @@ class RayEngine(FolderEngine):
                 if said.get("headway") != self._site or job.get("error_type") in _LOST:
                     continue
                 # Who hands in a job there writes what he wants about it, but a name is taken once.
-                is_key = isinstance(key, str) and KEY.fullmatch(key)
-                if not is_key or job["submission_id"] != self._name(key):
+                if not isinstance(key, str) or not KEY.fullmatch(key):
+                    continue
+                if job["submission_id"] != self._name(key):
                     continue
                 # Ray stops none that waits before its turn comes; its program will not begin then.
                 if job["status"] != _WAITS or not self._place.is_cancelled(key):
