@@ -30,7 +30,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -405,7 +405,8 @@ def bench(scratch: Path, asked: argparse.Namespace) -> Iterator[Bench]:
                 yield made
             finally:
                 for each in (made.scheduler, *made.nodes.values()):
-                    each.kill()
+                    with suppress(psutil.NoSuchProcess):
+                        each.kill()
 
 
 def fill(made: Bench, count: int) -> None:
