@@ -25,7 +25,7 @@ from headway.run.rendezvous import Meeting
 from headway.site import Site, current_site
 
 
-@flow(name=RANK, validate_parameters=False, persist_result=False)
+@flow(name=RANK, validate_parameters=False, persist_result=False, retries=0)
 def rank(*, gang: str, attempt: int, lease: int, number: int, nodes: int) -> State[Any]:
     """Run one node's part of the job of run `gang`. The scheduler starts it.
 

@@ -133,7 +133,7 @@ def clean_up(attempt: Attempt) -> None:
         attempt.clean_up()
 
 
-@flow(name="train", validate_parameters=False, persist_result=False)
+@flow(name="train", validate_parameters=False, persist_result=False, retries=0)
 def train(job: TrainingJob = DIGITS) -> State[Any]:  # noqa: ARG001 - the ledger has it
     """Train one job in a container as soon as this node has headroom for it.
 

@@ -1,12 +1,10 @@
 """What somebody asks for in the moment in which a flow process begins."""
 
 import logging
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
-import httpx
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, StateType
 
@@ -29,11 +27,14 @@ def keep_wish(run_id: str) -> None:
     The server lets it: a suspension, a cancel or an end that somebody has set since the scheduler
     looked would be lost. The scheduler does what follows of it; this process goes on until then.
     """
-    with suppress(httpx.HTTPError), get_client(sync_client=True) as client:
-        states = client.read_flow_run_states(UUID(run_id))
-        if (wish := _overwritten(states)) is not None:
-            log.warning("run %s: %s was written over by its start", run_id, wish.name)
-            client.set_flow_run_state(UUID(run_id), wish, force=True)
+    try:
+        with get_client(sync_client=True) as client:
+            states = client.read_flow_run_states(UUID(run_id))
+            if (wish := _overwritten(states)) is not None:
+                log.warning("run %s: %s was written over by its start", run_id, wish.name)
+                client.set_flow_run_state(UUID(run_id), wish, force=True)
+    except Exception as error:  # noqa: BLE001 - whatever Prefect answers, the run goes on
+        log.warning("run %s: whether its start wrote over a wish is not known: %s", run_id, error)
 
 
 def _overwritten(states: list[State[Any]]) -> State[Any] | None:

@@ -34,15 +34,16 @@ _CURRENT = "CURRENT"
 class _Document:
     """What a file holds."""
 
-    format: Literal[5]
-    """4 and before were files of another kind."""
+    format: Literal[5, 6]
+    """4 and before were files of another kind; who knows 5 alone would leave out what is expected
+    by work of a 6."""
     state: Estimators
 
 
 def save(estimators: Estimators, directory: Path) -> Path:
     """Write *estimators* below *directory* and make it the version in use."""
     directory.mkdir(parents=True, exist_ok=True)
-    data = _documents().dump_json(_Document(5, estimators))
+    data = _documents().dump_json(_Document(6, estimators))
     if len(data) > LARGEST_BYTES:  # nobody could read it
         raise EstimatorDamaged("what was learnt", f"{len(data)} bytes are too many to keep")
     digest = hashlib.sha256(data).hexdigest()

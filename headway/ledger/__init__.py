@@ -19,7 +19,7 @@ from headway.ledger.gang_asks import GangAsks
 from headway.ledger.inspection import Inspection
 from headway.ledger.leaders import Leaders
 from headway.ledger.leases import Leases
-from headway.ledger.node_logins import NodeLogins
+from headway.ledger.node_logins import NodeLogins, renew
 from headway.ledger.nodes import Nodes, SiteSettings
 from headway.ledger.notices import Notices
 from headway.ledger.old_runs import OldRuns
@@ -111,8 +111,7 @@ class Ledger:
         try:
             if not make and ledger._database.schema_version() is None:
                 raise LedgerMissing(shown(engine))
-            if ledger._database.migrate():
-                ledger.node_logins.renew()
+            ledger._database.migrate(then=renew)
         except LedgerError:
             ledger.close()
             raise

@@ -7,7 +7,7 @@ of 200 rounds). What only reads says so (`Database.reading`): it cannot write.
 
 import os
 import select
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -16,7 +16,17 @@ from typing import Any
 from weakref import WeakSet
 
 from psycopg.errors import InsufficientPrivilege
-from sqlalchemy import URL, Dialect, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    Dialect,
+    Engine,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    text,
+)
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from sqlalchemy.pool import QueuePool
 from sqlmodel import Session
@@ -154,6 +164,12 @@ def shown(engine: Engine) -> str:
     return engine.url.render_as_string(hide_password=True)
 
 
+def one_at_a_time(connection: Connection) -> None:
+    """Wait for whoever changes tables, or what is granted on them; others wait for this one."""
+    lock = text("SELECT pg_advisory_xact_lock(:number)")
+    connection.execute(lock, {"number": _MIGRATION_LOCK})
+
+
 class Database:
     """Transactions on one engine. Vendor's errors come out as ours."""
 
@@ -219,10 +235,16 @@ class Database:
         ):
             yield session
 
-    def migrate(self, to: str = SCHEMA_VERSION) -> bool:
+    def migrate(
+        self, to: str = SCHEMA_VERSION, then: Callable[[Connection], None] | None = None
+    ) -> bool:
         """Bring the tables to the schema *to*; whether they had another one.
 
         Safe when several start at once.
+
+        Args:
+            to: The newest, or one on the way to it.
+            then: What belongs to the change: nobody sees the one without the other.
 
         Raises:
             SchemaMismatch: The tables are newer than this code.
@@ -239,10 +261,11 @@ class Database:
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         with self._reached(), self.engine.connect() as connection, connection.begin():
-            lock = text("SELECT pg_advisory_xact_lock(:number)")
-            connection.execute(lock, {"number": _MIGRATION_LOCK})
+            one_at_a_time(connection)
             config.attributes["connection"] = connection
             command.upgrade(config, to)
+            if then is not None:
+                then(connection)
         return True
 
     def schema_version(self) -> str | None:

@@ -15,7 +15,7 @@ from sqlmodel import Session, col, select
 from headway.ledger.access_tables import NodeLoginRow, NodeTokenRow
 from headway.ledger.audit_log import Act, note
 from headway.ledger.columns import now
-from headway.ledger.database import Repository
+from headway.ledger.database import Repository, one_at_a_time
 from headway.ledger.errors import LedgerRefused
 
 _RUN = (
@@ -79,6 +79,7 @@ class NodeLogins(Repository):
         url = self._database.engine.url
         with self._database.transaction() as session:
             connection = session.connection()
+            one_at_a_time(connection)
             _drop(session, node)
             make = SQL("CREATE ROLE {} LOGIN PASSWORD {}")
             secret = Literal(_digest(connection, role, password))
@@ -97,20 +98,26 @@ class NodeLogins(Repository):
     def remove(self, node: str) -> None:
         """Let nobody in any more by the logins of *node*."""
         with self._database.transaction() as session:
+            one_at_a_time(session.connection())
             _drop(session, node)
 
     def renew(self) -> None:
         """Grant anew what an agent of this version needs."""
         with self._database.transaction() as session:
-            # Held: the database lets no two at a time change what is granted on a table.
-            roles = list(session.exec(select(NodeLoginRow.role).with_for_update()))
-            grant(session.connection(), [each for each in roles if _is_there(session, each)])
+            one_at_a_time(session.connection())
+            renew(session.connection())
 
     def own(self) -> str | None:
         """Whose login this ledger was opened with; None for the owner of all of it."""
         with self._database.reading() as session:
             name: str | None = session.scalar(select(func.login_node()))
             return name
+
+
+def renew(connection: Connection) -> None:
+    """Grant every node's login anew what an agent of this version needs."""
+    roles = connection.execute(select(NodeLoginRow.role)).scalars().all()
+    grant(connection, [each for each in roles if _is_there(connection, each)])
 
 
 def grant(connection: Connection, roles: Sequence[str]) -> None:
@@ -129,7 +136,7 @@ def _drop(session: Session, node: str) -> None:
     connection = session.connection()
     for row in session.exec(select(NodeLoginRow).where(col(NodeLoginRow.node) == node)).all():
         session.delete(row)
-        if not _is_there(session, row.role):
+        if not _is_there(connection, row.role):
             continue
         role, schema = Identifier(row.role), Identifier(_schema(session))
         for what in (SQL("TABLES"), SQL("SEQUENCES")):
@@ -149,10 +156,10 @@ def _digest(connection: Connection, role: str, password: str) -> str:
     ).decode()
 
 
-def _is_there(session: Session, role: str) -> bool:
+def _is_there(connection: Connection, role: str) -> bool:
     """Whether the server has *role*: a ledger that was restored may be on another one."""
     asked = text("SELECT 1 FROM pg_roles WHERE rolname = :role")
-    return session.connection().execute(asked, {"role": role}).first() is not None
+    return connection.execute(asked, {"role": role}).first() is not None
 
 
 def _schema(session: Session) -> str:

@@ -5,17 +5,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from sqlmodel import select
 
-from headway.errors import LeaseLost, LedgerError, RunUnknown
+from headway.errors import HeadwayError, LeaseLost, LedgerError, RunUnknown
 from headway.ledger import Ledger
 from headway.ledger.access_tables import NodeLoginRow
+from headway.ledger.database import Database, open_engine
 from headway.ledger.errors import LedgerRefused
 from headway.model.access import Scope
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
 from headway.units import GIB
+from tests.support import postgresql as postgresql_support
 from tests.support.leading import admit_in_term
 from tests.support.on_ledger import enqueue, granted, join
 
@@ -234,7 +236,27 @@ def test_it_is_let_in_no_more_once_its_login_is_removed(site: Site) -> None:
 def test_many_that_open_a_ledger_after_an_upgrade_grant_anew_one_after_the_other(
     site: Site,
 ) -> None:
-    """Server, gateway, scheduler and worker start at the same moment."""
+    """Server, gateway, scheduler and worker start at the same moment; nodes are added meanwhile."""
+    logins = site.ledger.node_logins
     with ThreadPoolExecutor(8) as openers:
-        for each in [openers.submit(site.ledger.node_logins.renew) for _ in range(24)]:
+        asked = [openers.submit(logins.renew) for _ in range(8)]
+        asked += [openers.submit(logins.add, f"new-{n}", actor="operator") for n in range(4)]
+        for each in asked:
             each.result()
+
+
+@pytest.mark.postgresql
+def test_what_a_change_of_the_schema_has_to_grant_comes_with_it_or_not_at_all(
+    postgresql: str,
+) -> None:
+    """Else a node's login kept for ever what a version takes back."""
+
+    def break_off(_: Connection) -> None:
+        raise HeadwayError("no more")
+
+    database = Database(open_engine(postgresql_support.new_database(postgresql)))
+    with pytest.raises(HeadwayError, match="no more"):
+        database.migrate(then=break_off)
+    assert database.schema_version() is None
+    assert database.migrate(then=lambda _: None)
+    database.engine.dispose()
