@@ -74,6 +74,7 @@ def opened(browser: Browser, site: Site, url: str) -> Iterator[Open]:
         contexts.append(context)
         context.add_cookies([{"name": "headway_token", "value": token, "url": url}])
         tab = context.new_page()
+        tab.set_default_timeout(120_000)  # as in the other tests of pages: a machine may be busy
         tab.goto(f"{url}/headway{view}")
         tab.locator("main h2").first.wait_for()
         return tab

@@ -156,7 +156,7 @@ def test_who_stops_watching_learns_that_the_run_goes_on(
     watching.send_signal(signal.SIGINT)
     _, said = watching.communicate(timeout=30)
     assert watching.returncode == 130, said
-    assert said.startswith("the run goes on; ")
+    assert "the run goes on; " in said, said  # a busy gateway may be waited for before
     assert f"`headway show {run_id[:8]}`" in said
     assert process_site.show(run_id)["state"] == "Running"
     process_site.run("cancel", run_id)
