@@ -8,22 +8,19 @@ and time that Slurm is asked for, over the peak and the run time that the wrappe
 """
 
 import argparse
-import os
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.engine_site import Follower  # noqa: E402
+from benchmarks.engine_site import Follower, own_slurm  # noqa: E402
 from headway.engine.port import Request, Submitted  # noqa: E402
 from headway.engine.slurm_options import minutes  # noqa: E402
 from headway.model.run import ExitKind  # noqa: E402
 from headway.units import MIB, MINUTE_S  # noqa: E402
 from tests.support.postgresql import with_ledger  # noqa: E402
-from tests.support.slurm import slurm, why_none  # noqa: E402
 
 SIZES_MIB = (64, 96, 128, 192, 256, 320, 384, 448, 512, 640)
 PROGRAM = """\
@@ -39,12 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     least_s = parser.parse_args().minutes * MINUTE_S
-    if missing := why_none():
-        raise SystemExit(missing)
-    folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
-    (folder / "cluster").mkdir()
-    with slurm(folder / "cluster", cpus=8, nodes=("n1", "n2"), memory_mib=16_384) as cluster:
-        os.environ["SLURM_CONF"] = cluster.env["SLURM_CONF"]
+    with own_slurm() as (_, folder):
         follower = Follower(with_ledger(folder))
         asked: dict[str, Request] = {}
         submit = follower.jobs.engine.submit

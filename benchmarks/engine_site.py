@@ -15,6 +15,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -195,18 +197,25 @@ def long_queue(follower: Follower, cluster: Slurm, number: int) -> str:
     )
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=500)
-    parser.add_argument("--waiting", type=int, default=10_000)
-    given = parser.parse_args()
+@contextmanager
+def own_slurm() -> Iterator[tuple[Slurm, Path]]:
+    """A Slurm of two nodes that this process's commands find, and a folder that both see."""
     if missing := why_none():
         raise SystemExit(missing)
     folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
     (folder / "cluster").mkdir()
     with slurm(folder / "cluster", cpus=8, nodes=("n1", "n2"), memory_mib=16_384) as cluster:
         os.environ["SLURM_CONF"] = cluster.env["SLURM_CONF"]
+        yield cluster, folder
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=500)
+    parser.add_argument("--waiting", type=int, default=10_000)
+    given = parser.parse_args()
+    with own_slurm() as (cluster, folder):
         print("submission to first line:", first_lines(cluster, folder), flush=True)
         follower = Follower(with_ledger(folder))
         print(mixed(follower, given.jobs), flush=True)

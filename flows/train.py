@@ -164,14 +164,9 @@ def run_attempt(site: Site, run_id: str, meeting: Meeting | None = None) -> Stat
     Raises:
         Abort: The run is suspended, or another attempt has it: its state is not to be written.
     """
-    with sigterm_waits_for_the_ledger():
-        return _attempt(site, run_id, meeting)
-
-
-def _attempt(site: Site, run_id: str, meeting: Meeting | None) -> State[Any]:
     attempt: Attempt | None = None
     leave = False
-    with ExitStack() as deaf:
+    with sigterm_waits_for_the_ledger(), ExitStack() as deaf:
         try:
             attempt = Attempt(site, run_id, meeting)
             words = _steps(attempt)

@@ -191,7 +191,8 @@ class PsijEngine(FolderEngine):
         return asked.count
 
     def _queue(self) -> dict[str, dict[tuple[str, int], Seen]]:
-        keys = {name: key for key in self._place.known() if (name := self._place.noted(key))}
+        known = self._place.known().items()
+        keys = {facts.engine_id: key for key, facts in known if facts.engine_id}
         return {keys[name]: {(name, 0): seen} for name, seen in self._ask(list(keys)).items()}
 
     def _ask_to_stop(self, which: Sequence[tuple[str, int]]) -> None:

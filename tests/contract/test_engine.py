@@ -24,7 +24,7 @@ from tests.ports.engine_contract import (
     QueueContract,
 )
 from tests.ports.engine_harness import EngineHarness
-from tests.support.slurm import Slurm, two_nodes
+from tests.support.slurm import Slurm
 
 
 class TestFake(EngineContract, QueueContract, KeyedContract, BesideContract, OperatedContract):
@@ -65,11 +65,6 @@ class TestFake(EngineContract, QueueContract, KeyedContract, BesideContract, Ope
         before = cluster.questions
         assert len(harness.engine().jobs()) == 4
         assert cluster.questions == before + 1
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    yield from two_nodes(tmp_path_factory.mktemp("slurm"))
 
 
 @pytest.mark.slurm

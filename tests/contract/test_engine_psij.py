@@ -22,7 +22,7 @@ from tests.ports.engine_contract import (
     QueueContract,
 )
 from tests.ports.engine_harness import EngineHarness
-from tests.support.slurm import Slurm, two_nodes
+from tests.support.slurm import Slurm
 
 pytest.importorskip("psij", reason="installed with the next `make`: it is in the lock files")
 
@@ -57,11 +57,6 @@ class TestPsijHere(EngineContract):
             with pytest.raises(EngineRefused, match="PSI/J asks it for no"):
                 harness.engine().submit(request)
             assert harness.job(request.key) is None
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    yield from two_nodes(tmp_path_factory.mktemp("slurm"))
 
 
 @pytest.mark.slurm

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+
+from tests.support.slurm import free_port
 
 _FOLDER = Path(sys.prefix) / "ray"
 """The environment that `make` makes for it: what it needs is not headway's to need."""
@@ -29,7 +30,7 @@ class Ray:
         self._nodes: list[subprocess.Popen[bytes]] = []
         self._env = {k: v for k, v in os.environ.items() if not k.startswith(_FORBIDDEN)}
         self._env |= {"RAY_USAGE_STATS_ENABLED": "0"}
-        self._head, dashboard = f"127.0.0.1:{_free_port()}", _free_port()
+        self._head, dashboard = f"127.0.0.1:{free_port()}", free_port()
         self.address = f"http://127.0.0.1:{dashboard}"
         self._http = httpx.Client(base_url=self.address, timeout=30.0)
 
@@ -112,9 +113,3 @@ def two_ray_nodes() -> Iterator[Ray]:
         yield ray
     finally:
         ray.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

@@ -80,10 +80,10 @@ class Slurm:
         size = {"host": host, "cpus": cpus, "memory_mib": memory_mib, "gpus": gpus}
         kinds = {node: f"{kind}:" for node, kind in gpu_types.items()}
         lines = [
-            _NODE.format(name=node, kind=kinds.get(node, ""), port=_free_port(), **size)
+            _NODE.format(name=node, kind=kinds.get(node, ""), port=free_port(), **size)
             for node in nodes
         ]
-        conf = _CONF.format(host=host, folder=folder, controller=_free_port())
+        conf = _CONF.format(host=host, folder=folder, controller=free_port())
         self._conf = folder / "slurm.conf"
         self._conf.write_text(conf.replace("PartitionName", "".join(lines) + "PartitionName"))
         for number in range(gpus):  # what a GPU looks like to Slurm
@@ -216,7 +216,8 @@ def slurm(
         cluster.stop()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One on which nothing listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
