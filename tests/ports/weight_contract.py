@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from statistics import median
 
 from headway.model.container_policy import CpuRule
 from headway.runtime.port import ContainerSpec, Runtime
@@ -9,6 +10,8 @@ from tests.ports.runtime_harness import SPINS, Harness, until, whole_log
 
 _CPU_S = 4.0
 """Each pair of programs is compared over so much CPU time."""
+_COMPARED = 3
+"""So often; the middle one counts."""
 
 
 class WeightContract:
@@ -23,14 +26,22 @@ class WeightContract:
         harness.started(many)
         names = few.name, many.name
         until(lambda: all(whole_log(runtime, name) == b"up\n" for name in names))
-        began = [_cpu_s(runtime, name) for name in names]
 
-        def used() -> list[float]:
-            return [_cpu_s(runtime, name) - at_s for name, at_s in zip(names, began, strict=True)]
+        def ratio() -> float:
+            began = [_cpu_s(runtime, name) for name in names]
 
-        until(lambda: sum(used()) >= _CPU_S)
-        less_s, more_s = used()
-        assert 2.2 <= more_s / less_s <= 4.0
+            def used() -> list[float]:
+                return [
+                    _cpu_s(runtime, name) - at_s for name, at_s in zip(names, began, strict=True)
+                ]
+
+            until(lambda: sum(used()) >= _CPU_S)
+            less_s, more_s = used()
+            return more_s / less_s
+
+        # The kernel shares each CPU by weight, and the two shares of one program are moved
+        # between CPUs as others come and go: one comparison may be of a moment without balance.
+        assert 2.2 <= median(ratio() for _ in range(_COMPARED)) <= 4.0
 
     def test_one_that_is_alone_gets_what_is_idle(self, harness: Harness) -> None:
         runtime, spec = _spinning(harness, CpuRule.GUARANTEE)
