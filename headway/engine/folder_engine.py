@@ -4,6 +4,7 @@ An adapter adds how a script is handed in, what the queue says and how a job is 
 nothing is handed in twice, and that an end is known when the queue has forgotten it, is done here.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,11 +14,12 @@ from typing import ClassVar
 
 from headway.clock import Clock
 from headway.engine.errors import EngineRefused
-from headway.engine.judge import NO_TRACE, Seen, judged
+from headway.engine.judge import NO_TRACE, OVER_MEMORY, Seen, judged
 from headway.engine.place import Facts, Place
 from headway.engine.port import After, Array, Job, Part, Phase, Request, Submitted, Used
+from headway.engine.record import Record
 from headway.errors import InvalidInput
-from headway.model.run import ExitKind, When
+from headway.model.run import Exit, ExitKind, When
 
 Queue = Mapping[str, Mapping[tuple[str, int], Seen]]
 """By key, and by the engine's id and member: the jobs of this site as the engine has them now."""
@@ -38,6 +40,8 @@ class FolderEngine(ABC):
     """Words that start what follows them once on each node of an allocation."""
     _rank_variable: ClassVar[str]
     """In which each of these finds its number."""
+    _for_memory: ClassVar[re.Pattern[str] | None] = None
+    """What its machines say in the job's `batch.log` when they end one for its memory."""
 
     def __init__(self, place: Place, site: str, clock: Clock) -> None:
         """An adapter for one site.
@@ -212,7 +216,7 @@ class FolderEngine(ABC):
             seen = found[0] if found else None
             marked = all_marked or (has_files and place.is_cancelled(key, member))
             job = judged(key, member, seen, record, grace_s=facts.grace_s, marked=marked, kept=kept)
-            job = replace(job, is_cancelled=marked)
+            job = self._for_its_memory(replace(job, is_cancelled=marked), record)
             if seen is not None and seen.kind is ExitKind.OK and record is None:
                 job = self._without_trace(job)
             if is_here and seen is not None and job.end is not None and kept is None:
@@ -220,6 +224,15 @@ class FolderEngine(ABC):
             elif kept is not None and job.phase is not Phase.ENDED:
                 place.unsee(key, member)
             yield job
+
+    def _for_its_memory(self, job: Job, record: Record | None) -> Job:
+        """*job*, which its machine may have ended with its wrapper: its state says not why."""
+        ended_itself = record is not None and record.end is not None
+        if self._for_memory is None or job.phase is not Phase.ENDED or ended_itself:
+            return job
+        if job.is_cancelled or not self._for_memory.search(self._place.said(job.key, job.member)):
+            return job
+        return replace(job, end=Exit(ExitKind.OUT_OF_MEMORY, None, OVER_MEMORY), reason=None)
 
     def _without_trace(self, job: Job) -> Job:
         """One that ended well by the engine's word, and whose record is not here, or not yet."""

@@ -8,8 +8,8 @@ functions of values; any engine whose machines share a folder can use them.
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from headway.engine.place import Record, moment
 from headway.engine.port import Job, Phase, Reason
+from headway.engine.record import Record, moment
 from headway.model.run import Exit, ExitKind
 
 _EARLY_S = 90.0
@@ -33,6 +33,7 @@ NO_TRACE = Reason(
 )
 IN_VAIN = "the job that it was to follow has not ended as it would have had to"
 BY_USER = "cancelled by its user"
+OVER_MEMORY = "killed at its memory limit"
 AGAIN = Reason("", "it had begun, and somebody or the engine put it into the queue again")
 
 

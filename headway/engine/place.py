@@ -5,6 +5,7 @@ ROOT/KEY/request.json, job.sh   what to run; what the engine is given
 ROOT/KEY/lock                   held by who hands the job in
 ROOT/KEY/group                  of one that was handed in with others: under which key
 ROOT/KEY/job                    the engine's name for it, as soon as that is known
+ROOT/KEY/batch[.MEMBER].log     what the engine's machines say beside the program's log
 ROOT/KEY/[MEMBER/]cancelled     its user asked to end it
 ROOT/KEY/[MEMBER/]claim, started.json, ended.json, log, outputs/    by `wrapper`
 ROOT/KEY/[MEMBER/]seen.json     how it ended by the engine's word, since engines forget
@@ -23,7 +24,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,66 +32,27 @@ from typing import Any
 from headway.durable import replace_file
 from headway.engine import wrapper
 from headway.engine.port import Array, Gang, Request, Used
+from headway.engine.record import Record
 from headway.errors import InvalidInput
 from headway.model.run import Exit, ExitKind
 
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}")
 _FORGOTTEN = ".forgotten-"
+_START = "headway: a start"
+"""Line of the engine's own log, which is one file for all starts of a job."""
 _OF_ONE = frozenset({"cancelled", "started.json", "ended.json", "seen.json"})
 """Files that say what has become of a job."""
 _SCRIPT = """\
 #!/bin/sh
 # Made by headway for job {key}. The machine needs Python 3.8 and this folder, nothing else.
 {names}
+echo "{start}" >&2
 for python in python3 /usr/libexec/platform-python python; do
     if command -v "$python" >/dev/null; then exec "$python" -IS {wrapper} {folder}; fi
 done
 echo "headway: there is no Python on $(hostname), so job {key} cannot be started" >&2
 exit 127
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What the wrapper wrote of the last start."""
-
-    job: str
-    node: str = ""
-    restart: int = 0
-    started_at: float = 0.0
-    ended_at: float | None = None
-    """None while it runs, and where its machine was lost."""
-    asked_at: float | None = None
-    """When it was sent SIGTERM."""
-    timed_out: bool = False
-    """For its time being over, by its wrapper."""
-    cancelled: bool = False
-    exit_code: int | None = None
-    signal: int | None = None
-    oom_kills: int = 0
-    error: str = ""
-
-    @property
-    def end(self) -> Exit | None:
-        """How it ended, by its own record alone; None while it has not."""
-        code, asked = self.exit_code, self.asked_at is not None
-        if self.ended_at is None or code is None:
-            return None
-        how = f"killed by signal {self.signal}" if self.signal else f"ended with exit code {code}"
-        kind, message = ExitKind.FAILED, self.error or f"its program {how}; see its log"
-        if self.cancelled:
-            kind, message = ExitKind.CANCELLED, "cancelled by its user"
-        elif code and self.oom_kills:
-            kind, message = ExitKind.OUT_OF_MEMORY, "killed at its memory limit"
-        elif self.timed_out:
-            kind, message = ExitKind.TIMED_OUT, "asked to stop since its time was over"
-        elif asked:
-            # The engine knows why: its time, somebody's command, a job that took its place.
-            message = "the engine asked it to stop, and does not say why any more"
-            kind = ExitKind.CANCELLED
-        elif code == 0:
-            kind, message = ExitKind.OK, ""
-        return Exit(kind, code, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +176,7 @@ class Place:
         script = _SCRIPT.format(
             key=request.key,
             names=names,
+            start=_START,
             wrapper=shlex.quote(str(self._wrapper)),
             folder=shlex.quote(str(folder)),
         )
@@ -270,6 +233,15 @@ class Place:
             return None
         names = {each.name for each in fields(Record)} & found.keys()
         return Record(**{name: found[name] for name in names})
+
+    def said(self, key: str, member: int = 0) -> str:
+        """What the engine's machine said of its last start, where that goes into `batch`."""
+        if group := _text(self.folder(key) / "group"):
+            key, number = group, self.noted(key).rpartition("_")[2]
+        else:
+            number = str(member or "")
+        name = f"batch.{number}.log" if number else "batch.log"
+        return _text(self.folder(key) / name).rpartition(_START)[2]
 
     def used(self, key: str, member: int = 0) -> Used | None:
         """What it used, on the node where it used most; None before its end."""
@@ -367,11 +339,6 @@ def _held(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def moment(seconds: float | None) -> datetime | None:
-    """A time of a record."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def _known(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:

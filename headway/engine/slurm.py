@@ -56,6 +56,7 @@ class SlurmEngine(FolderEngine):
     _names = _NAMES
     _spread = _SPREAD
     _rank_variable = "SLURM_PROCID"
+    _for_memory = re.compile(r"exceeded (job |step )?memory limit|oom.kill event", re.IGNORECASE)
 
     def inspect(self) -> Cluster:
         """Its partitions, nodes, GPUs and limits: three questions."""
@@ -65,7 +66,8 @@ class SlurmEngine(FolderEngine):
 
     def _hand_in(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
         given = options(request, f"headway:{self._site}:{request.key}", ids)
-        places = [f"--chdir={script.parent}", f"--output={script.parent}/batch.log"]
+        name = "batch.%a.log" if request.part(Array) else "batch.log"
+        places = [f"--chdir={script.parent}", f"--output={script.parent}/{name}"]
         words = ("sbatch", *given, *places, str(script))
         answer = self._ask(*words, key=request.key, env=_environment())
         return answer.strip().split(";")[0]

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
 
 from headway.errors import InvalidInput
+from headway.model.engine import ENGINES
 from headway.model.job_types import MIN_MEMORY_BYTES
 from headway.units import DAY_S, parse_size
 
@@ -96,6 +97,19 @@ class Share:
                 )
 
 
+_NameThere = Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?$")]
+
+
+@dataclass(frozen=True, slots=True)
+class OnEngine:
+    """As whom a team's jobs go to a cluster's scheduler; empty: as the site's user goes there."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    account: _NameThere = ""
+    qos: _NameThere = ""
+
+
 EVERY_OTHER = "*"
 """Stands for each user of a team who is not listed by name."""
 
@@ -105,6 +119,8 @@ class TeamSettings(Share):
     """One team's share and quotas, and those of its users."""
 
     max_waiting: int = 30_000
+    engines: Mapping[str, OnEngine] = field(default_factory=dict)
+    """By engine, such as slurm: as whom its jobs go there."""
     users: Mapping[str, Share] = field(default_factory=dict)
     """By name; ``*`` for each of the others. A weight counts beside those of the team's others."""
 
@@ -113,8 +129,12 @@ class TeamSettings(Share):
         return self.users.get(name) or self.users.get(EVERY_OTHER) or _DEFAULT_USER
 
     def check_quotas(self, where: str) -> None:
-        """As for a share, those of its users as well."""
+        """As for a share, those of its users as well; and whether it names engines."""
         Share.check_quotas(self, where)
+        for engine in self.engines:
+            if engine not in ENGINES:
+                allowed = f"give one of {', '.join(sorted(ENGINES))}"
+                raise InvalidInput(f"{where}.engines", engine, allowed)
         for name, share in self.users.items():
             share.check_quotas(f"{where}.users.{name}")
             for block in share.notify:

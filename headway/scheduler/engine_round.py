@@ -18,6 +18,7 @@ from headway.ledger.runs import Reason
 from headway.model.lease import Refuse, Resource
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
 from headway.model.term import Term
+from headway.policy.settings import OnEngine
 from headway.run.on_engine import EngineAttempt, EngineLog, key_of
 from headway.scheduler.engine_arrays import TOGETHER
 from headway.scheduler.engine_jobs import EngineJobs
@@ -231,11 +232,14 @@ class EngineRound:
         return request
 
     def _terms(self, record: RunRecord) -> Terms:
-        """Where it is in its user's own line, and behind which job."""
+        """As whom its team goes there, where it is in its user's own line, and behind which job."""
         top = max([record.priority, *self._gates.priorities.values()])
         nice = _NICE * (top - record.priority) if Nice in self._jobs.engine.takes else 0
         after = self.follows.get(record.run_id)
-        return Terms(nice=nice, parts=() if after is None else (after,))
+        team = self._site.policy_settings.team(record.team)
+        there = team.engines.get(self.pool.engine, OnEngine())
+        parts = () if after is None else (after,)
+        return Terms(account=there.account, qos=there.qos, nice=nice, parts=parts)
 
     def _attempt(self, record: RunRecord) -> EngineAttempt:
         """The attempt of *record*, where the run has no other one by now.

@@ -15,7 +15,7 @@ from headway.model.run import ExitKind, RunState
 from tests.integration.test_engine_queue import Follower, often, sh
 from tests.integration.test_gang import MEET
 from tests.support.postgresql import with_ledger
-from tests.support.slurm import Slurm, two_nodes
+from tests.support.slurm import MEMORY_KILLS, Slurm, two_nodes
 
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("often")]
 __all__ = ["often"]
@@ -38,7 +38,8 @@ class OnSlurm(Follower):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    yield from two_nodes(tmp_path_factory.mktemp("slurm"), {"n1": "a100", "n2": "h100"})
+    types = {"n1": "a100", "n2": "h100"}
+    yield from two_nodes(tmp_path_factory.mktemp("slurm"), types, MEMORY_KILLS)
 
 
 @pytest.fixture
@@ -81,6 +82,44 @@ def test_who_saves_when_its_time_is_over_goes_on_from_there_with_more(
     assert follower.run("slow").attempt == 2
     log = follower.site.settings.runs_dir / "slow/log/attempt-2.log"
     assert log.read_text() == "saved\n"
+
+
+def test_one_that_slurm_kills_for_its_memory_gets_more(follower: OnSlurm) -> None:
+    """Slurm kills the wrapper, too, and says no more of it than that its launch failed."""
+    holds = "import time; x = bytearray(120 << 20); time.sleep(4)"
+    follower.enqueue("big", "python3", "-c", holds, retries=3)
+    follower.until(lambda: follower.run("big").state is RunState.ENDED, within_s=240.0)
+    follower.ends_well("big")
+    tries = follower.site.ledger.attempts.of_run("big")
+    ends = [each.exit for each in tries[:-1]]
+    assert ends
+    for end in ends:
+        assert end is not None
+        assert end.kind is ExitKind.OUT_OF_MEMORY
+        assert "killed at its memory limit" in end.message
+
+
+def test_of_an_array_the_member_is_told_that_was_killed_for_its_memory(follower: OnSlurm) -> None:
+    ledger, holds = follower.site.ledger, "import time; x = bytearray({n} << 20); time.sleep(6)"
+    job = {
+        "name": "sizes", "owner": "o", "team": "t", "python": "3",
+        "command": ["python3", "-c", holds], "resources": {"cpus": 1, "host_memory": "64MiB"},
+    }  # fmt: skip
+    array = ledger.arrays.add(
+        job, Array({"n": (1, 150)}), name="sizes", owner="o", team="t",
+        pool="all", queue="", key=None, submitted_at=ledger.now(),
+    )  # fmt: skip
+    for index in (1, 2):
+        ledger.arrays.join(array.array_id, index, f"s{index}")
+    follower.until(lambda: follower.run("s2").state is RunState.ENDED, within_s=240.0)
+    for run_id in ("s1", "s2"):
+        follower.ends_well(run_id)
+    ends = {
+        run_id: [each.exit.kind for each in ledger.attempts.of_run(run_id) if each.exit]
+        for run_id in ("s1", "s2")
+    }
+    assert ends["s1"] == [ExitKind.OK]
+    assert ends["s2"][0] is ExitKind.OUT_OF_MEMORY
 
 
 def test_gpus_of_a_type_are_asked_for_by_it(follower: OnSlurm) -> None:

@@ -67,8 +67,10 @@ class Slurm:
         memory_mib: int,
         gpus: int,
         gpu_types: Mapping[str, str],
+        more: str = "",
+        beside: Sequence[str] = (),
     ) -> None:
-        self._folder = folder
+        self._folder, self._beside = folder, beside
         self._nodes = nodes
         self._services: dict[str, subprocess.Popen[bytes]] = {}
         for name in ("munge", "state", *(f"spool.{node}" for node in nodes)):
@@ -85,7 +87,9 @@ class Slurm:
         ]
         conf = _CONF.format(host=host, folder=folder, controller=free_port())
         self._conf = folder / "slurm.conf"
-        self._conf.write_text(conf.replace("PartitionName", "".join(lines) + "PartitionName"))
+        self._conf.write_text(
+            conf.replace("PartitionName", more + "".join(lines) + "PartitionName")
+        )
         for number in range(gpus):  # what a GPU looks like to Slurm
             os.mknod(folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         files = f"File={folder}/gpu[0-{gpus - 1}]" if gpus else "Count=0"
@@ -105,6 +109,9 @@ class Slurm:
         munged += [f"--socket={munge / 'socket'}", f"--pid-file={munge / 'pid'}"]
         munged += [f"--log-file={munge / 'log'}", f"--seed-file={munge / 'seed'}"]
         self._start("munged", munged)
+        if self._beside:
+            self._start("beside", [*self._beside])
+            self._register()
         self._start("slurmctld", ["slurmctld", "-D"])
         for node in self._nodes:
             self._start(node, ["slurmd", "-D", "-N", node])
@@ -171,6 +178,17 @@ class Slurm:
         )
         time.sleep(0.5)
 
+    def _register(self) -> None:
+        """Have its accounts know it, as soon as they answer."""
+        asked = ["sacctmgr", "--immediate", "add", "cluster", "bench"]
+        deadline = time.monotonic() + _START_S
+        while True:
+            done = subprocess.run(asked, env=self.env, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return
+            assert time.monotonic() < deadline, done.stderr
+            time.sleep(0.5)
+
     def _until_idle(self) -> None:
         self._until("sinfo", "--noheader", "--format=%T %D", answer=f"idle {len(self._nodes)}")
 
@@ -204,11 +222,17 @@ def slurm(
     nodes: Sequence[str] = ("n1",),
     gpus: int = 0,
     gpu_types: Mapping[str, str] = MappingProxyType({}),
+    more: str = "",
+    beside: Sequence[str] = (),
 ) -> Iterator[Slurm]:
-    """A cluster of this machine alone while inside."""
+    """A cluster of this machine alone while inside; *more* are lines of its slurm.conf.
+
+    *beside* is the service of its accounts, if it has one, which knows it before it starts.
+    """
     cluster = Slurm(
-        folder, nodes=nodes, cpus=cpus, memory_mib=memory_mib, gpus=gpus, gpu_types=gpu_types
-    )
+        folder, nodes=nodes, cpus=cpus, memory_mib=memory_mib, gpus=gpus, gpu_types=gpu_types,
+        more=more, beside=beside,
+    )  # fmt: skip
     try:
         cluster.start()
         yield cluster
@@ -223,12 +247,24 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def two_nodes(folder: Path, gpu_types: Mapping[str, str] = MappingProxyType({})) -> Iterator[Slurm]:
+MEMORY_KILLS = """\
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=1
+JobAcctGatherParams=OverMemoryKill
+"""
+"""Lines of slurm.conf by which Slurm itself ends a job that holds more than it has asked for."""
+
+
+def two_nodes(
+    folder: Path, gpu_types: Mapping[str, str] = MappingProxyType({}), more: str = ""
+) -> Iterator[Slurm]:
     """For a fixture: a cluster of two nodes with GPUs; its tests are skipped where none can be.
 
     *gpu_types* says of which type those of a node are, by its name: n1 or n2.
     """
     if missing := why_none():
         pytest.skip(missing)
-    with slurm(folder, cpus=2, nodes=("n1", "n2"), gpus=2, gpu_types=gpu_types) as cluster:
+    with slurm(
+        folder, cpus=2, nodes=("n1", "n2"), gpus=2, gpu_types=gpu_types, more=more
+    ) as cluster:
         yield cluster

@@ -10,8 +10,8 @@ import pytest
 from headway.engine import wrapper
 from headway.engine.judge import FORGOTTEN, NEVER_BEGAN, Seen, judged
 from headway.engine.pace import pause_s
-from headway.engine.place import Record
 from headway.engine.port import Phase
+from headway.engine.record import Record
 from headway.engine.slurm_inspect import cluster, gpus, seconds
 from headway.engine.slurm_states import STATES, read_reason, read_state
 from headway.model.engine import GpuKind

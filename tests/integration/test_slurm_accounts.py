@@ -1,0 +1,66 @@
+"""A team's account and QOS at a real Slurm with accounting."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.model.run import ExitKind
+from headway.site import LINE
+from tests.integration.test_engine_queue import often, sh
+from tests.integration.test_slurm_queue import OnSlurm
+from tests.support.postgresql import with_ledger
+from tests.support.slurm import Slurm, why_none
+from tests.support.slurm_accounts import PROGRAMS, slurm_with_accounts
+
+pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("often")]
+__all__ = ["often"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if why := why_none() or (missing and f"no {', '.join(missing)} (slurmdbd, mariadb-server)"):
+        pytest.skip(str(why))
+    with slurm_with_accounts(tmp_path_factory.mktemp("accounts")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def follower(tmp_path: Path, cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[OnSlurm]:
+    monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
+    found = OnSlurm(with_ledger(tmp_path))
+    yield found
+    cluster.ask("scancel", "--me")
+    found.site.ledger.close()
+
+
+def goes_as(follower: OnSlurm, **there: str) -> None:
+    """As an operator says it in the block of the queue."""
+    follower.site.ledger.settings.keep(LINE, {"teams": {"t": {"engines": {"slurm": there}}}})
+
+
+def accounted(cluster: Slurm, name: str) -> str:
+    """Account, QOS and state of the job of that name, as Slurm's accounting has them."""
+    asked = "sacct", "-X", "-n", "-P", f"--name={name}", "--format=Account,QOS,State"
+    return cluster.ask(*asked)
+
+
+def test_a_team_goes_by_its_account_and_qos(follower: OnSlurm, cluster: Slurm) -> None:
+    follower.enqueue("default", *sh(":"))
+    follower.ends_well("default")
+    goes_as(follower, account="vision", qos="normal")
+    follower.enqueue("team", *sh(":"))
+    follower.ends_well("team")
+    assert accounted(cluster, "default").startswith("lab|short|")
+    assert accounted(cluster, "team").startswith("vision|normal|")
+
+
+def test_an_account_that_the_cluster_does_not_know_is_told(follower: OnSlurm) -> None:
+    goes_as(follower, account="nobody")
+    follower.enqueue("lost", *sh(":"))
+    exit_ = follower.ended("lost").exit
+    assert exit_ is not None
+    assert exit_.kind is ExitKind.REFUSED
+    assert "Invalid account" in exit_.message
