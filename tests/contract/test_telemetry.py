@@ -6,14 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from headway.model.link import Pcie
 from headway.model.node import GpuProcess
 from headway.telemetry.errors import NvmlUnavailable, TelemetryTimeout
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.host import NodeHost
-from headway.telemetry.port import HostSensors
+from headway.telemetry.port import GpuSensors, HostSensors
+from headway.units import GIB
+from tests.nvml.imitation import LOST, ImitatedGpus, elsewhere
 from tests.nvml.stub import DRIVER_MISMATCH, GPU_IS_LOST, STATE_VARIABLE, StubGpus, build_stub
 from tests.ports.telemetry import FakeGpus, FakeHost
-from tests.ports.telemetry_contract import GpuRig, GpuSensorsContract, HostSensorsContract
+from tests.ports.telemetry_contract import (
+    DriverContract,
+    DriverRig,
+    GpuRig,
+    GpuSensorsContract,
+    HostSensorsContract,
+)
 
 
 class FakeRig:
@@ -68,22 +77,56 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_stub(tmp_path_factory.mktemp("nvml"))
 
 
-class TestFakeGpus(GpuSensorsContract):
+class TestFakeGpus(DriverContract):
     @pytest.fixture
-    def rig(self) -> GpuRig:
+    def rig(self) -> DriverRig:
         return FakeRig()
 
 
-class TestNvmlGpus(GpuSensorsContract):
+class TestNvmlGpus(DriverContract):
     @pytest.fixture
     def rig(
         self, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> Iterator[GpuRig]:
+    ) -> Iterator[DriverRig]:
         stub = StubGpus(tmp_path / "gpus.state")
         monkeypatch.setenv(STATE_VARIABLE, str(stub.path))
         yield StubRig(library, stub)
         stub.heal()
         time.sleep(0.02)  # a call left behind by a hang goes home
+
+
+class ImitationRig:
+    """The real adapter and the real pynvml over NVIDIA's own imitation."""
+
+    def __init__(self, gpus: ImitatedGpus, sensors: GpuSensors) -> None:
+        self._gpus = gpus
+        self.sensors = sensors
+
+    def use(self, uuid: str, used_bytes: int, processes: dict[int, int | None]) -> None:
+        assert not processes  # it names none to pynvml
+        self._gpus.use(uuid, used_bytes)
+
+    def lose(self, uuid: str) -> None:
+        self._gpus.set(uuid, LOST)
+
+
+class TestImitatedGpus(GpuSensorsContract):
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> Iterator[GpuRig]:
+        gpus = ImitatedGpus(tmp_path, ["GPU-0", "GPU-1"])
+        with elsewhere(gpus) as sensors:
+            yield ImitationRig(gpus, sensors)
+
+    def test_what_the_driver_keeps_is_no_programs(self, rig: GpuRig) -> None:
+        (idle, _) = rig.sensors.read()
+        assert (idle.used_bytes, idle.driver_bytes, idle.program_bytes) == (GIB, GIB, 0)
+
+    def test_what_is_offered_is_read(self, rig: GpuRig) -> None:
+        (gpu, _), (links, _) = rig.sensors.read(), rig.sensors.links()
+        assert (gpu.utilisation_frac, gpu.temperature_c, gpu.power_w) == (0.0, 34, 95.0)
+        assert links.pcie == links.pcie_at_most == Pcie(5, 16)
+        assert links.nvlink is not None
+        assert links.nvlink.links == 18
 
 
 class TestFakeHost(HostSensorsContract):

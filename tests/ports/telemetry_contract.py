@@ -26,6 +26,10 @@ class GpuRig(Protocol):
     def lose(self, uuid: str) -> None:
         """The GPU falls off the bus."""
 
+
+class DriverRig(GpuRig, Protocol):
+    """The same, whose driver may fail."""
+
     def mismatch(self) -> None:
         """Driver and library no longer match."""
 
@@ -45,13 +49,13 @@ class GpuSensorsContract:
         assert found == [("GPU-0", 0, 80 * GIB), ("GPU-1", 1, 80 * GIB)]
 
     def test_use_is_read_anew(self, rig: GpuRig) -> None:
-        """A reading is of now, per GPU, with the processes that hold memory."""
-        assert [gpu.used_bytes for gpu in rig.sensors.read()] == [0, 0]
-        rig.use("GPU-1", 30 * GIB, {4711: 29 * GIB, 4712: None})
+        """A reading is of now, per GPU; of an idle one nobody but the driver holds anything."""
+        assert [gpu.program_bytes for gpu in rig.sensors.read()] == [0, 0]
+        rig.use("GPU-1", 30 * GIB, {})
         first, second = rig.sensors.read()
-        assert (first.used_bytes, first.processes) == (0, ())
-        assert second.used_bytes == 30 * GIB
-        assert second.processes == (GpuProcess(4711, 29 * GIB), GpuProcess(4712, None))
+        assert (first.program_bytes, first.processes) == (0, ())
+        assert second.program_bytes == 30 * GIB
+        assert second.used_bytes == 30 * GIB + second.driver_bytes
 
     def test_a_lost_gpu_is_named_and_the_others_are_read(self, rig: GpuRig) -> None:
         """Its cause is kept, its capacity is still known, and its neighbour goes on."""
@@ -61,7 +65,7 @@ class GpuSensorsContract:
         rig.use("GPU-0", 3 * GIB, {})
         for _ in range(2):
             (left,) = rig.sensors.read()
-            assert (left.uuid, left.used_bytes) == ("GPU-0", 3 * GIB)
+            assert (left.uuid, left.program_bytes) == ("GPU-0", 3 * GIB)
             assert list(rig.sensors.lost()) == ["GPU-1"]
             assert rig.sensors.lost()["GPU-1"]
         assert [gpu.uuid for gpu in rig.sensors.gpus()] == ["GPU-0", "GPU-1"]
@@ -82,24 +86,31 @@ class GpuSensorsContract:
         assert list(rig.sensors.lost()) == ["GPU-2"]
         assert rig.sensors.gpus()[2] == before
 
-    def test_a_driver_that_cannot_be_used_is_never_an_empty_node(self, rig: GpuRig) -> None:
-        """Both calls fail, and work again after the repair."""
+    def test_links_are_told_for_each_gpu(self, rig: GpuRig) -> None:
+        """Also where nothing is known of them."""
+        assert [each.uuid for each in rig.sensors.links()] == ["GPU-0", "GPU-1"]
+
+
+class DriverContract(GpuSensorsContract):
+    """Of the same port, what NVIDIA's imitation cannot show (tests/nvml/README.md)."""
+
+    def test_processes_are_named(self, rig: DriverRig) -> None:
+        """With what each holds, where the driver says so."""
+        rig.use("GPU-1", 30 * GIB, {4711: 29 * GIB, 4712: None})
+        first, second = rig.sensors.read()
+        assert first.processes == ()
+        assert second.processes == (GpuProcess(4711, 29 * GIB), GpuProcess(4712, None))
+
+    def test_a_driver_that_cannot_be_used_is_never_an_empty_node(self, rig: DriverRig) -> None:
+        """Every call fails, and works again after the repair."""
         rig.mismatch()
-        for ask in (rig.sensors.read, rig.sensors.gpus):
+        for ask in (rig.sensors.read, rig.sensors.links, rig.sensors.gpus):
             with pytest.raises(NvmlUnavailable):
                 ask()
         rig.heal()
         assert len(rig.sensors.gpus()) == len(rig.sensors.read()) == 2
 
-    def test_links_are_told_for_each_gpu(self, rig: GpuRig) -> None:
-        """Also where nothing is known of them; a driver that cannot be used is an error."""
-        assert [each.uuid for each in rig.sensors.links()] == ["GPU-0", "GPU-1"]
-        rig.mismatch()
-        for ask in (rig.sensors.read, rig.sensors.links):
-            with pytest.raises(NvmlUnavailable):
-                ask()
-
-    def test_a_driver_that_hangs_blocks_nobody(self, rig: GpuRig) -> None:
+    def test_a_driver_that_hangs_blocks_nobody(self, rig: DriverRig) -> None:
         """A reading that does not come is an error, and reading goes on afterwards."""
         rig.sensors.read()
         rig.hang()
