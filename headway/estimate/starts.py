@@ -74,6 +74,60 @@ class StartCalibration:
         )  # fmt: skip
 
 
+_LEAST = 10
+"""So many starts of runs teach what comes of an engine's forecasts."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStarts:
+    """What came of an engine's own forecasts in one pool, which go by its jobs' time limits."""
+
+    starts: int = 0
+    """Forecasts whose runs have started."""
+    error_frac: float = 0.0
+    """How far off the engine's own were, by the wait: the median."""
+    said: int = 0
+    """Those for which a range was told …"""
+    held: int = 0
+    """… and where the run started within it."""
+    ratios: Span | None = None
+    """By how much the engine's wait is multiplied; None while too few have started."""
+
+    def wait(self, planned_s: float) -> Span | None:
+        """How long a run waits, with its 80 % interval, that is to wait *planned_s*."""
+        if self.ratios is None:
+            return None
+        return Span(*(max((planned_s + MINUTE_S) * each - MINUTE_S, 0.0) for each in self.ratios))
+
+
+def of_engine(forecasts: Sequence[StartForecast], now: datetime) -> EngineStarts:
+    """What an engine's *forecasts* teach by *now*; those of runs that wait still count, too."""
+    came = [said for said in forecasts if said.started_at is not None]
+    logs = [
+        (
+            math.log((said.waited_s_by(now) + MINUTE_S) / (said.planned_s + MINUTE_S)),
+            said.started_at is not None,
+        )
+        for said in forecasts
+    ]
+    learnt = Survival.of(logs)
+    longest = max((each for each, _ in logs), default=0.0)
+    found = [learnt.quantile(frac) for frac in (_FRACS.low, 0.5, _FRACS.high)]
+    low, middle, high = (math.exp(longest if each is None else each) for each in found)
+    told = [said for said in came if said.latest_at > said.earliest_at]
+    errors = [
+        abs(said.planned_s - (said.waited_s or 0.0)) / max(said.waited_s or 0.0, MINUTE_S)
+        for said in came
+    ]
+    return EngineStarts(
+        len(came),
+        statistics.median(errors) if errors else 0.0,
+        len(told),
+        sum(said.earliest_at <= said.started_at <= said.latest_at for said in told),  # type: ignore[operator]
+        Span(low, middle, high) if len(came) >= _LEAST else None,
+    )
+
+
 class StartScore(NamedTuple):
     """How well starts were said."""
 

@@ -8,6 +8,7 @@ from sqlmodel import col, select
 
 from headway.ledger.columns import among, insert_all_new
 from headway.ledger.database import Repository
+from headway.ledger.engine_tables import EnginePoolRow
 from headway.ledger.observed_tables import StartForecastRow
 from headway.ledger.tables import RunRow
 from headway.model.run import RunState
@@ -39,14 +40,20 @@ class Starts(Repository):
                 .values(started_at=claimed.scalar_subquery())
             )
 
-    def newest(self, limit: int) -> list[StartForecast]:
-        """The newest *limit* forecasts whose runs have started or wait still, newest first."""
+    def newest(self, limit: int, pool: str = "") -> list[StartForecast]:
+        """The newest *limit* forecasts whose runs have started or wait still, newest first.
+
+        Of *pool*, which is an engine's; without one those that were played for pools of nodes.
+        """
+        its = select(RunRow.run_id).where(RunRow.run_id == StartForecastRow.run_id)
+        engines = col(RunRow.pool).in_(select(EnginePoolRow.pool))
+        of_pool = its.where(RunRow.pool == pool).exists() if pool else ~its.where(engines).exists()
         waits = select(RunRow.run_id).where(
             RunRow.run_id == StartForecastRow.run_id, RunRow.state == RunState.WAITING
         )
         query = (
             select(StartForecastRow)
-            .where(col(StartForecastRow.started_at).is_not(None) | waits.exists())
+            .where(of_pool, col(StartForecastRow.started_at).is_not(None) | waits.exists())
             .order_by(col(StartForecastRow.said_at).desc(), "run_id")
         )
         return self._records(StartForecast, query.limit(limit))

@@ -22,6 +22,7 @@ from headway.policy.settings import OnEngine
 from headway.run.on_engine import EngineAttempt, EngineLog, key_of
 from headway.scheduler.engine_arrays import TOGETHER
 from headway.scheduler.engine_jobs import EngineJobs
+from headway.scheduler.engine_starts import SaidByEngine
 from headway.scheduler.limits import Gates
 from headway.scheduler.queue import Pass
 from headway.site import Site
@@ -48,6 +49,7 @@ class EngineRound:
         self._site, self._jobs, self._call = site, jobs, call
         self.stepped: set[str] = set()
         """Runs with steps that have begun or ended; who shows them takes them out."""
+        self._starts = SaidByEngine(site.ledger, site.clock, site.settings.pool)
         self._logs: dict[str, EngineLog] = {}
         self._said: dict[str, str] = {}
         self._stopped: dict[str, int] = {}
@@ -84,6 +86,7 @@ class EngineRound:
 
     def end(self) -> Pass:
         """What the round has decided, once the ledger has the reasons."""
+        self._starts.keep()
         self._site.ledger.runs.set_reasons(self._reasons, self.term)
         self._said |= self._news
         return Pass(
@@ -268,6 +271,10 @@ class EngineRound:
         if job is not None:
             again = f"{_AGAIN}; " if record.run_id in self._again else ""
             text = f"job {job.engine_id}: {again}{about(job)}"
+            if job.expected_start_at is not None:
+                demand = record.demand
+                gpus = 0 if demand is None else demand.gpus
+                text += self._starts.about(record.run_id, job.expected_start_at, gpus)
             self.tell(record, text, job.expected_start_at)
 
     def _begin(self, record: RunRecord, job: Job | None) -> None:
@@ -282,6 +289,7 @@ class EngineRound:
         )
         attempt = self._attempt(record)
         where = f"job {job.engine_id}" + (f" on {job.nodes}" if job.nodes else "")
+        self._starts.over(record.run_id)
         attempt.step("admit", StepState.DONE, where)
         attempt.step("train", StepState.RUNNING)
         self.stepped.add(record.run_id)
@@ -336,6 +344,7 @@ class EngineRound:
     def _forget(self, record: RunRecord, _: Job | None) -> None:
         key = key_of(record.run_id, record.attempt)
         self._jobs.forget(key)
+        self._starts.over(record.run_id)
         self._logs.pop(key, None)
         self._stopped.pop(key, None)
         self._in_vain.pop(key, None)

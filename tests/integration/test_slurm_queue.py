@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from headway.engine.place import Place
 from headway.engine.slurm import SlurmEngine
 from headway.model.array import Array
 from headway.model.run import ExitKind, RunState
+from headway.model.start_forecast import StartForecast
 from tests.integration.test_engine_queue import Follower, often, sh
 from tests.integration.test_gang import MEET
 from tests.support.postgresql import with_ledger
@@ -120,6 +122,33 @@ def test_of_an_array_the_member_is_told_that_was_killed_for_its_memory(follower:
     }
     assert ends["s1"] == [ExitKind.OK]
     assert ends["s2"][0] is ExitKind.OUT_OF_MEMORY
+
+
+def test_a_start_is_told_by_what_came_of_slurms_forecasts(follower: OnSlurm) -> None:
+    """Slurm goes by limits: of ten minutes here, of which its jobs have used a third."""
+    starts, now = follower.site.ledger.starts, follower.site.ledger.now()
+    follower.enqueue("past", *sh(":"))
+    follower.ends_well("past")
+    for hour in range(1, 13):
+        at = now - timedelta(hours=hour)
+        later, started = at + timedelta(seconds=600), at + timedelta(seconds=200)
+        starts.keep([StartForecast("past", at, 600, 600, 600, at, at, later, 0, 0, True, started)])
+    for name in ("full1", "full2"):
+        all_ = {"cpus": 2, "host_memory": "64MiB"}
+        follower.enqueue(name, *sh("sleep 40"), resources=all_, max_runtime="10m")
+    follower.until(lambda: follower.run("full2").state is RunState.RUNNING)
+    follower.enqueue("waits", *sh(":"), max_runtime="10m")
+    follower.until(lambda: "by what came of 12 of its forecasts" in follower.run("waits").reason)
+    reason = follower.run("waits").reason
+    assert "by its scheduler's forecast it starts" in reason
+    assert "and 12 of 12 such ranges held" in reason
+    follower.ends_well("waits")
+    starts.settle()
+    newest = starts.newest(1, "all")[0]
+    assert newest.run_id == "waits"
+    assert newest.started_at is not None
+    assert newest.planned_s > 2 * (newest.waited_s or 0.0)
+    assert starts.newest(20) == []
 
 
 def test_gpus_of_a_type_are_asked_for_by_it(follower: OnSlurm) -> None:

@@ -12,6 +12,7 @@ from headway.estimate.starts import (
     calibration_document,
     calibration_of,
     learn,
+    of_engine,
     played_document,
     played_of,
     score,
@@ -55,6 +56,32 @@ def test_four_of_five_starts_lie_within_the_interval_that_is_learnt() -> None:
         wait = learnt.wait(Span(each.planned_low_s, each.planned_s, each.planned_high_s))
         within += wait.low_s <= (each.waited_s or 0.0) <= wait.high_s
     assert within / 2000 == pytest.approx(0.8, abs=0.04)
+
+
+def test_an_engines_forecasts_are_taken_for_what_came_of_them() -> None:
+    """It goes by time limits, of which the jobs before use half or less."""
+    chance = random.Random(2)
+    came = [
+        said(chance.uniform(0.2, 0.6) * 3600.0, planned_s=3600.0, hour=hour) for hour in range(200)
+    ]
+    learnt = of_engine(came, NOON + timedelta(days=30))
+    assert learnt.starts == learnt.said == learnt.held == 200
+    assert 1.0 < learnt.error_frac < 2.5
+    wait = learnt.wait(7200.0)
+    assert wait is not None
+    assert [each / 7200.0 for each in wait] == pytest.approx([0.24, 0.4, 0.56], abs=0.04)
+
+
+def test_a_few_of_an_engines_forecasts_teach_nothing_and_who_waits_still_counts() -> None:
+    few = [said(1800.0, planned_s=3600.0, hour=hour) for hour in range(9)]
+    assert of_engine(few, NOON).wait(3600.0) is None
+    waits = [said(None, planned_s=3600.0, hour=hour) for hour in range(8)]
+    learnt = of_engine(
+        [*few, said(1800.0, planned_s=3600.0, hour=9), *waits], NOON + timedelta(days=3)
+    )
+    wait = learnt.wait(3600.0)
+    assert wait is not None
+    assert wait.high_s > 10 * 3600.0
 
 
 def test_what_is_said_in_one_hour_counts_once_and_those_that_wait_still_count_too() -> None:
