@@ -31,8 +31,6 @@ _OWN_WORDS = frozenset({"nvidia", "tesla", "geforce", "amd", "instinct"})
 _INSTEAD: Mapping[str, str] = {
     "image": "give python in its place, or start the image by a program of the nodes' own, such as "
     "apptainer: a cluster's job finds what its nodes have",
-    "requirements": "leave it out, and start the command by the python of an environment that you "
-    "have made on the folder that the cluster's nodes share",
     "dataset": "leave it out, and name its path in the command: nothing is copied to the nodes",
     "datasets": "leave it out, and name the paths in the command: nothing is copied to the nodes",
     "config": "leave it out, and bring the file in workdir: nothing is written for the program",

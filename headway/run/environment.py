@@ -158,7 +158,7 @@ class Environment:
         made = BindMount(self.made, ENVIRONMENT, read_only=False)
         from_, uv = (
             BindMount(self._given, GIVEN),
-            BindMount(_maker(site.settings.environments_dir), MAKER),
+            BindMount(maker_of(site.settings.environments_dir), MAKER),
         )
         place = f"{path_in(from_)}/{CERTIFICATES_FILE}" if certificates else ""
         reached = {**self.outside.variables(place), **self.variables}
@@ -212,17 +212,7 @@ def environment_of(attempt: NodeAttempt) -> Environment | None:
     job, site = attempt.job, attempt.site
     if not job.requirements or job.code is None:
         return None
-    manifest, parts = code_parts(attempt, job.code)
-    files = {each.path: each for each in manifest.files}
-
-    def read(path: str) -> bytes:
-        if files[path].size_bytes > MOST_REQUIREMENTS_BYTES:
-            most = f"give a file of at most {format_size(MOST_REQUIREMENTS_BYTES)}"
-            raise InvalidInput("requirements", path, most)
-        return b"".join(map(parts.content, files[path].chunks))
-
-    wanted = read_requirements(job.requirements, files, read)
-    wheels = tuple(files[path] for path in wanted.wheels)
+    wanted, wheels, parts = wanted_by(attempt, job.code)
     policy = site.policy_for(attempt.job.team)
     variables = {**policy.outside.variables(), **policy.environment, **given(job.env)}
     name = environment_id(
@@ -234,6 +224,27 @@ def environment_of(attempt: NodeAttempt) -> Environment | None:
     )
     folder = site.settings.environments_dir / attempt.job.team / name
     return Environment(attempt, folder, wanted, wheels, parts, variables, policy.outside)
+
+
+def wanted_by(
+    attempt: NodeAttempt, code_id: str
+) -> tuple[Requirements, tuple[SentFile, ...], ChunkCache]:
+    """What the job's requirements ask for, the wheels of its folder, and what has their content.
+
+    Raises:
+        InvalidInput: The code has no such file, or it asks for what no environment can have.
+    """
+    manifest, parts = code_parts(attempt, code_id)
+    files = {each.path: each for each in manifest.files}
+
+    def read(path: str) -> bytes:
+        if files[path].size_bytes > MOST_REQUIREMENTS_BYTES:
+            most = f"give a file of at most {format_size(MOST_REQUIREMENTS_BYTES)}"
+            raise InvalidInput("requirements", path, most)
+        return b"".join(map(parts.content, files[path].chunks))
+
+    wanted = read_requirements(attempt.job.requirements, files, read)
+    return wanted, tuple(files[path] for path in wanted.wheels), parts
 
 
 def is_being_made(settings: Settings, container: str) -> bool:
@@ -290,7 +301,7 @@ def _told(*words: str | Path) -> None:
         )
 
 
-def _maker(environments: Path) -> Path:
+def maker_of(environments: Path) -> Path:
     """A folder with this headway's uv, which any program may read and nobody writes."""
     source = Path(find_uv_bin())
     folder = environments / _MAKER_FOLDER

@@ -24,6 +24,7 @@ from headway.policy.conclude import Had
 from headway.progress.parser import LogParser
 from headway.run.ahead import ahead_of
 from headway.run.code import forget_working_copy, working_copy
+from headway.run.engine_environment import words_before
 from headway.run.follow import Watched, remaining_of
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.kept_files import keep_new_files
@@ -87,7 +88,9 @@ class EngineAttempt(NodeAttempt):
         self.made("log")
         _lead(engine.log(found.key), self.log)
         _lead(engine.outputs(found.key), self.made(OUTPUTS_FOLDER))
-        return replace(found, name=record.name, env=env, working_dir=str(copy or self.folder))
+        command = (*words_before(self), *found.command)
+        place = str(copy or self.folder)
+        return replace(found, name=record.name, command=command, env=env, working_dir=place)
 
     @property
     def demand(self) -> Demand:

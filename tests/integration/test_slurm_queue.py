@@ -9,15 +9,19 @@ from typing import Any
 import pytest
 
 from headway.clock import SystemClock
+from headway.code.folder import pack
 from headway.engine.place import Place
 from headway.engine.slurm import SlurmEngine
 from headway.model.array import Array
+from headway.model.code import CodeManifest
 from headway.model.run import ExitKind, RunState
 from headway.model.start_forecast import StartForecast
+from headway.units import GIB
 from tests.integration.test_engine_queue import Follower, often, sh
 from tests.integration.test_gang import MEET
 from tests.support.postgresql import with_ledger
 from tests.support.slurm import MEMORY_KILLS, Slurm, two_nodes
+from tests.support.small_wheel import small_wheel
 
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("often")]
 __all__ = ["often"]
@@ -122,6 +126,49 @@ def test_of_an_array_the_member_is_told_that_was_killed_for_its_memory(follower:
     }
     assert ends["s1"] == [ExitKind.OK]
     assert ends["s2"][0] is ExitKind.OUT_OF_MEMORY
+
+
+def brought(follower: OnSlurm, project: Path) -> dict[str, Any]:
+    """What a job says whose folder *project* is, with requirements."""
+    folder, ledger = pack(project), follower.site.ledger
+    assert isinstance(folder.manifest, CodeManifest)
+    ledger.code.put("t", list(folder.chunks(set(folder.manifest.chunks))), most_bytes=GIB)
+    ledger.code.accept("t", folder.manifest)
+    resources = {"cpus": 1, "host_memory": "512MiB"}
+    code = folder.manifest.content_id
+    return {"code": code, "requirements": "requirements.txt", "resources": resources}
+
+
+def test_the_first_job_makes_the_environment_that_others_of_the_folder_find(
+    follower: OnSlurm, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    small_wheel(project, "small")
+    (project / "requirements.txt").write_text("--no-index\n--find-links .\nsmall\n")
+    (project / "json.py").write_text("raise SystemExit('the maker runs code of the job')")
+    code = brought(follower, project)
+    both = "small; python -c 'import small; print(small.WORD)'"
+    for name in ("one", "two", "three"):
+        follower.enqueue(name, *sh(both), **code)
+    for name in ("one", "two", "three"):
+        follower.ends_well(name)
+    logs = [follower.log(name) for name in ("one", "two", "three")]
+    assert all("script of small 1.0\nsmall 1.0\n" in log for log in logs)
+    assert sum("making the environment of requirements.txt" in log for log in logs) == 1
+
+
+def test_an_environment_that_cannot_be_made_is_told_in_the_log(
+    follower: OnSlurm, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "requirements.txt").write_text("--no-index\nno-such-package\n")
+    follower.enqueue("none", *sh(":"), **brought(follower, project), retries=0)
+    exit_ = follower.ended("none").exit
+    assert exit_ is not None
+    assert exit_.kind is ExitKind.FAILED
+    assert "no environment from requirements.txt: No solution found" in follower.log("none")
 
 
 def test_a_start_is_told_by_what_came_of_slurms_forecasts(follower: OnSlurm) -> None:

@@ -116,7 +116,6 @@ def test_who_shares_gets_a_part_where_gpus_are_divided():
         ({"ports": [6006]}, "ports"),
         ({"secrets": {"TOKEN": "hub"}}, "secrets"),
         ({"python": "", "image": "i"}, "image"),
-        ({"requirements": "r.txt", "workdir": "w"}, "requirements"),
         ({"datasets": {"a": {"uri": "/data"}}}, "datasets"),
         ({"config": {"a": 1}}, "config"),
         ({"user_folder": True}, "user_folder"),

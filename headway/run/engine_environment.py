@@ -1,0 +1,78 @@
+"""The environment of a job's requirements on an engine: its first job makes it, others find it.
+
+It lies on the folder that the engine's machines share, for one team, under the hash of what it is
+made from; `run.shared_environment_entry` has what is there. No other user makes it than who runs
+the jobs: there is one for all.
+"""
+
+import json
+from pathlib import Path
+from tempfile import mkdtemp
+
+from headway.code.unpack import unpack
+from headway.durable import replace_file
+from headway.home import have_passable
+from headway.model.code import CodeManifest
+from headway.model.environment import environment_id, given
+from headway.model.outside import CERTIFICATES_FILE
+from headway.run.environment import maker_of, wanted_by
+from headway.run.here import NodeAttempt
+from headway.run.outside import certificates_of
+from headway.trees import remove
+
+_ENTRY = Path(__file__).with_name("environment_entry.py")
+_STARTER = Path(__file__).with_name("shared_environment_entry.py")
+
+
+def words_before(attempt: NodeAttempt) -> tuple[str, ...]:
+    """What comes before the command of a job that names requirements; nothing where it names none.
+
+    Raises:
+        InvalidInput: The code has no such file, or it asks for what no environment can have.
+        CodeMissing: A part of the code is nowhere any more.
+        RuntimeFailure: The site's certificates are not there.
+    """
+    job, settings = attempt.job, attempt.site.settings
+    if not job.requirements or job.code is None:
+        return ()
+    wanted, wheels, parts = wanted_by(attempt, job.code)
+    policy = attempt.site.policy_for(job.team)
+    certificates = certificates_of(attempt, policy.outside)
+    variables = {**policy.outside.variables(), **policy.environment, **given(job.env)}
+    name = environment_id(
+        [wanted.options, wanted.lines, wanted.constraints],
+        [[each.path, each.chunks] for each in wheels],
+        sorted(variables.items()),
+        certificates,
+    )
+    folder = settings.engines_dir / "environments" / job.team / name
+    if not folder.exists():  # which is whole from its first moment on
+        have_passable(folder.parent)
+        part = Path(mkdtemp(prefix=f"{name}.", dir=folder.parent))
+        files = part / "given"
+        unpack(CodeManifest(wheels), parts, files, None)
+        for file, text in (
+            (files / "requirements.txt", wanted.text),
+            (files / "constraints.txt", wanted.constraints_text),
+            (files / CERTIFICATES_FILE, certificates),
+            (part / "entry.py", _ENTRY.read_text()),
+            (part / "start.py", _STARTER.read_text()),
+        ):
+            replace_file(file, text, lasts=False)
+        place = str(folder / "given" / CERTIFICATES_FILE) if certificates else ""
+        variables = {**variables, **policy.outside.variables(place)}
+        variables["HEADWAY_CONTACT"] = policy.outside.contact
+        replace_file(part / "variables.json", json.dumps(variables), lasts=False)
+        try:
+            part.rename(folder)
+        except OSError:  # the queue of another pool was faster
+            remove(part)
+    uv = maker_of(settings.environments_dir)
+    return (
+        "python3",
+        "-I",
+        str(folder / "start.py"),
+        str(folder),
+        job.requirements,
+        str(uv / "uv"),
+    )
