@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from headway.estimate.spread import Z80
 
@@ -144,6 +144,9 @@ class _Expected(NamedTuple):
     """Whether it may change how much memory a run takes."""
 
 
+Count = Literal["iterations", "epochs"]
+"""What a run has so many of."""
+_OF_DATA = re.compile(r"(?:.*[_-])?(?:samples|rows|examples)")
 _OF_AMOUNT, _OF_OTHERS = _Expected(1.0, 0.1), _Expected(0.2, 0.5, memory=True)
 _OF_BATCHES = _Expected(-0.2, 0.3, memory=True)
 _BY_NAME = (
@@ -172,17 +175,22 @@ def _expected(name: str) -> _Expected:
     return next((each for names, each in _BY_NAME if names.fullmatch(last)), _OF_OTHERS)
 
 
-def _expected_of_count(name: str) -> _Expected:
-    """The same of how many iterations a run has: what its network is like seldom changes that."""
+def _expected_of_count(name: str, count: Count) -> _Expected:
+    """The same of how many iterations a run has: what its network is like seldom changes that.
+
+    Nor do epochs change with it, with the size of a batch, or with how much data there are.
+    """
     found = _expected(name)
+    if count == "epochs" and (found.mean != 1.0 or _OF_DATA.fullmatch(last_part(name.lstrip("-")))):
+        return found if found is _OF_OTHERS else _Expected(0.0, min(found.sd, _MATTERS_NOT))
     if found.mean == 1.0 or found is _OF_OTHERS:
         return found
     return _Expected(-0.5, 0.5) if found is _OF_BATCHES else _Expected(0.0, min(found.sd, 0.3))
 
 
-def may_change_count(name: str) -> bool:
-    """Whether runs that name this option, and others that do not, may differ in iterations."""
-    expected = _expected_of_count(name)
+def may_change_count(name: str, count: Count) -> bool:
+    """Whether runs that name this option, and others that do not, may differ in their *count*."""
+    expected = _expected_of_count(name, count)
     return expected.mean != 0.0 or expected.sd > _MATTERS
 
 
@@ -229,31 +237,34 @@ def by_options(
     seen: Sequence[tuple[Mapping[str, float], float]],
     counted: Iterable[str] = (),
     *,
-    of_count: bool = False,
+    count: Count | None = None,
 ) -> ByOptions:
-    """What a run with the options *wanted* lasts, or how many iterations it has.
+    """What a run with the options *wanted* lasts, or how many iterations or epochs it has.
 
     Args:
         wanted: Numbers by name.
         seen: The same of runs of its recipe, each with the logarithm of its seconds; at least one.
         counted: Last parts of the names of options whose effect is in these seconds already.
-        of_count: These are iterations, which no start-up adds to.
+        count: What *seen* has in the place of seconds, which no start-up adds to.
     """
     rows = [settings for settings, _ in seen]
     differing = [n for n in _differing([wanted, *rows]) if last_part(n.lstrip("-")) not in counted]
     names = [n for n in differing if n in wanted and all(n in row for row in rows)][:_MOST_NAMES]
-    here = [_expected_of_count(name) if of_count else _expected(name) for name in names]
+
+    def expected(name: str) -> _Expected:
+        return _expected_of_count(name, count) if count else _expected(name)
+
     scales = [_scale([each[n] for each in (wanted, *rows)]) for n in names]
     fits = _fits(
         [[x[0] for x in scales], *([x[at] for x in scales] for at in range(1, len(rows) + 1))],
         [log_s for _, log_s in seen],
-        here,
-        _STARTS_S[:1] if of_count else _STARTS_S,
+        [expected(name) for name in names],
+        _STARTS_S[:1] if count else _STARTS_S,
     )
     total = sum(each.weight for each in fits)
     mean = sum(each.weight * each.log_value for each in fits) / total
     variance = sum(each.weight * (each.variance + (each.log_value - mean) ** 2) for each in fits)
-    missing = sum(_expected(name).sd > _MATTERS for name in set(differing) - set(names))
+    missing = sum(expected(name).sd > _MATTERS for name in set(differing) - set(names))
     best = max(fits, key=lambda each: each.weight)
     return ByOptions(
         mean,

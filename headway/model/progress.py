@@ -21,3 +21,17 @@ class ProgressPoint(NamedTuple):
     """Iterations there will be in all; of epochs when `iteration` is None."""
     metrics: Mapping[str, float] = MappingProxyType({})
     """Finite numbers only: a NaN loss is left out here."""
+
+    @property
+    def epoch_took_s(self) -> float | None:
+        """Seconds that the epoch that ends here took by its program's own words, or all so far.
+
+        None where the line tells more than the end of an epoch, or no time.
+        """
+        if self.iteration is not None or self.epoch is None:
+            return None
+        return next((s for name in _LASTED if (s := self.metrics.get(name)) is not None), None)
+
+
+_LASTED = ("dur", "duration", "time", "epoch_time", "time_s", "elapsed", "elapsed_time", "took")
+"""Metrics by which programs tell how long an epoch took."""

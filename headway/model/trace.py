@@ -12,6 +12,8 @@ UTILISATION = "gpu_utilisation_frac"
 """Metric of a trace: mean share of time in which its GPUs were busy, nobody else being on them."""
 AFTER = "after_count_s"
 """The same: seconds that it went on after the first total that it told was reached."""
+EPOCHS_DONE = "epochs_done"
+"""The same: epochs that it came to, by what it told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from headway.estimate.features import from_job
-from headway.estimate.iterations import after_count_of, iterations_of
+from headway.estimate.iterations import after_count_of, count_of
 from headway.progress.options import Totals, totals_of
 from headway.run.here import NodeAttempt
 
@@ -18,6 +18,8 @@ class Ahead(NamedTuple):
     """Where nobody says how many, or only the most: the law of their logarithm, by runs like it."""
     after_count: NormalDist | None = None
     """The same of how many seconds it goes on when all that it counts first is done."""
+    epochs: NormalDist | None = None
+    """The same of its epochs."""
 
 
 def ahead_of(attempt: NodeAttempt, gpus: int) -> Ahead:
@@ -28,6 +30,7 @@ def ahead_of(attempt: NodeAttempt, gpus: int) -> Ahead:
     totals = totals_of(job.command, job.configuration)
     return Ahead(
         totals._replace(epochs=job.training.epochs or totals.epochs),
-        iterations_of(asked, recent),
+        count_of(asked, recent),
         after_count_of(asked, recent),
+        count_of(asked, recent, "epochs"),
     )

@@ -202,6 +202,7 @@ class Follower:
             self.listener.lines,
             self._written(),
             self.ahead.iterations,
+            self.ahead.epochs,
             _offset=self.log_from,
         )
         self._gpu_use = GpuUse() if self.gpus is not None else None

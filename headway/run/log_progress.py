@@ -4,6 +4,7 @@ Files in which its program keeps its progress are read beside it, and say more s
 they count, unless the log was printed for headway, or knows how much there will be and they do not.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,8 @@ class LogProgress:
     """What its program writes into files; None where that is not looked for."""
     _usual: NormalDist | None = None
     """Of the logarithm of its iterations, by runs like it; None where these do not tell."""
+    _usual_epochs: NormalDist | None = None
+    """The same of its epochs."""
     phase: str = ""
     """What it does before its program starts; empty once that runs."""
     point: ProgressPoint | None = None
@@ -158,10 +161,25 @@ class LogProgress:
         for point in points:
             done = point.iteration if point.iteration is not None else point.epoch
             if done is not None:
-                counts_run = point.iteration is not None and not self._parser.is_part
-                epoch = None if point.iteration is None else point.epoch
-                usual = self._usual if counts_run else None
-                self._remaining.update(point.t_s, done, point.total, epoch=epoch, usual=usual)
+                self._remaining.update(
+                    point.t_s,
+                    done,
+                    point.total,
+                    epoch=None if point.iteration is None else point.epoch,
+                    usual=None if self._parser.is_part else self._usual_of(point),
+                    took_s=point.epoch_took_s,
+                )
+
+    def _usual_of(self, point: ProgressPoint) -> NormalDist | None:
+        """The law of the logarithm of what *point* counts, by the iterations or epochs of others.
+
+        The surer of the two: a run of the same epochs may have other batches.
+        """
+        laws = [self._usual] if self._usual and point.iteration is not None else []
+        if self._usual_epochs and point.epoch:
+            of_epoch = 1.0 if point.iteration is None else point.iteration / point.epoch
+            laws += [self._usual_epochs + math.log(of_epoch)] if of_epoch > 0.0 else []
+        return min(laws, key=lambda law: law.stdev, default=None)
 
     def _add(self, points: Sequence[ProgressPoint], at: ProgressPoint | None = None) -> None:
         """Take in *points*; their metrics only, in the position *at*, where one is given."""

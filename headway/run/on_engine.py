@@ -196,6 +196,7 @@ class EngineLog:
             lambda _data, _skipped: None,
             WrittenProgress(attempt.written_folders, site.clock, self._began, *totals[:2]),
             ahead.iterations,
+            ahead.epochs,
         )
         self._snapshot_due = NowAndThen(site.clock, _SNAPSHOT_EVERY_S)
 

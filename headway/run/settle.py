@@ -12,7 +12,7 @@ from headway.model.attempt_record import Failures
 from headway.model.lease import Basis, Demand
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.model.trace import AFTER, UTILISATION, Trace
+from headway.model.trace import AFTER, EPOCHS_DONE, UTILISATION, Trace
 from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, grown, preempted, restarted
 from headway.policy.silent_failures import exit_told
 from headway.run.admit import forecast
@@ -109,6 +109,7 @@ def trace_of(
         metrics={
             **numbers_of(job.command, job.configuration),
             **({} if busy is None else {UTILISATION: busy}),
+            **({EPOCHS_DONE: latest.epoch} if latest and latest.epoch else {}),
             **after_count(ledger.progress.series(attempt.run_id, attempt.number), learnt.runtime_s),
         },
     )
@@ -117,7 +118,8 @@ def trace_of(
 def after_count(points: Sequence[ProgressPoint], runtime_s: float | None) -> Mapping[str, float]:
     """How long a run of *runtime_s* went on when the first total of *points* was reached.
 
-    Or, where none was ever told, when it counted last. Empty where a total was not reached.
+    Or, where none was ever told, when it counted last; where it tells of every tenth, and not of
+    the last one, when that was due. Empty where a total was not reached.
     """
 
     def done(each: ProgressPoint) -> float:
@@ -126,6 +128,11 @@ def after_count(points: Sequence[ProgressPoint], runtime_s: float | None) -> Map
     reached = [each for each in points if each.total and done(each) >= each.total]
     if points and not any(each.total for each in points):
         reached = [max(points, key=done)]
+    elif not reached and len(points) > 1 and points[-1].total == points[-2].total:
+        before, last = points[-2:]
+        left, stride = (last.total or 0.0) - done(last), done(last) - done(before)
+        if left <= stride:
+            reached = [last._replace(t_s=last.t_s + left / stride * (last.t_s - before.t_s))]
     return {AFTER: max(runtime_s - reached[0].t_s, 0.0)} if reached and runtime_s else {}
 
 

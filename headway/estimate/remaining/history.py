@@ -13,6 +13,10 @@ MAX_ENTRIES = 2048
 KEPT_ENTRIES = 64
 """The first so many are never merged: where the start-up ends must not change."""
 
+LEAST_CLAIM = 0.05
+"""Of the time since its begin a first unit that is said to have taken less took it elsewhere."""
+AGREE = 2.0
+"""What two units are said to have taken, and what they took, are at most so many times apart."""
 LEAST_STEP = 1e-9
 """A smaller share of what is done is no progress but rounding, or forged."""
 
@@ -53,14 +57,37 @@ class History:
     _reports_since: int = 0
     """Reports at or after that end; the second one shows what came there."""
     _has_many_epochs: bool = True
+    _claim: tuple[float, float] | None = None
+    """What the first unit is said to have taken, and what there was time for; None once the next
+    one has shown whether that is so."""
 
     @property
     def before_first_epoch_end(self) -> bool:
         """Whether the run has epochs, and what comes at their end has not been seen."""
         return self._first_end is not None and self._reports_since < 2 and self._has_many_epochs
 
-    def add(self, t_s: float, done: float, total: float | None, epoch: float | None = None) -> None:
-        """Take in one update; what is no number, or goes back in time, is passed over."""
+    @property
+    def doubt(self) -> float:
+        """Log of how many times as long a unit may take as what the only one says of itself."""
+        return math.log(self._claim[1] / self._claim[0]) if self._claim else 0.0
+
+    def add(
+        self,
+        t_s: float,
+        done: float,
+        total: float | None,
+        epoch: float | None = None,
+        took_s: float | None = None,
+    ) -> None:
+        """Take in one update; what is no number, or goes back in time, is passed over.
+
+        Args:
+            t_s: Seconds since the attempt's start.
+            done: Units done in all.
+            total: Of how many.
+            epoch: Epochs done in all, where units are finer.
+            took_s: Seconds that the newest unit took by its program's own words.
+        """
         if not (math.isfinite(t_s) and math.isfinite(done)) or t_s < self.t_s or done < 0:
             return
         self._new_total(total if total and 0.0 < total < math.inf else None)
@@ -76,7 +103,7 @@ class History:
                 self._units[-1] += done - self.done
                 self._end[-1] = done
         elif done > self.done and not (self.is_resumed and self.done == 0.0 and done > 1.0):
-            self._append(done - self.done, t_s - self.t_s, done)
+            self._append(done - self.done, self._lasted_s(t_s, done, took_s), done)
         elif done < self.done and self._end:
             # Began again: the speed still holds, the places of the pauses do not.
             shift = self.done - done
@@ -92,6 +119,26 @@ class History:
             end = np.asarray(self._end, dtype=np.float64)
             self._cached = Intervals(units, seconds / units if len(units) else seconds, end)
         return self._cached
+
+    def _lasted_s(self, t_s: float, done: float, took_s: float | None) -> float:
+        """Seconds since the last update; of a first unit those that it is said to have taken.
+
+        What its program did before, such as to import its libraries, is no part of it. Where the
+        next one is said to have taken another time than it took, the first one's is given up; some
+        say how long all of them took.
+        """
+        lasted_s = t_s - self.t_s
+        claim, self._claim = self._claim, None
+        if not self._units and done == 1.0 and took_s and self.t_s == 0.0:
+            if LEAST_CLAIM * lasted_s < took_s < lasted_s:
+                self._claim = took_s, lasted_s
+                self.t_s = t_s - took_s
+                return took_s
+        elif claim is not None:
+            said = (took_s, took_s - claim[0]) if took_s else ()
+            if not any(lasted_s / AGREE < each < AGREE * lasted_s for each in said):
+                self._seconds[0], self.began_s = claim[1], 0.0
+        return lasted_s
 
     def _in_epoch(self, epoch: float, done: float) -> None:
         """Take in where in its epochs the run is."""

@@ -105,6 +105,7 @@ class RemainingTime:
         *,
         epoch: float | None = None,
         usual: NormalDist | None = None,
+        took_s: float | None = None,
     ) -> None:
         """Take in that *done* of *total* units were done at *t_s*.
 
@@ -118,11 +119,12 @@ class RemainingTime:
             epoch: Epochs done in all, where the units are finer and it is known.
             usual: Of the logarithm of the units that runs like it had in all; it counts where
                 no total is known, or only the most.
+            took_s: Seconds that the newest unit took, as its program says itself.
         """
         self._usual = usual
         if done < 0.5 * self._history.done:
             self._after = None  # this is what comes after
-        self._history.add(t_s, done, total, epoch)
+        self._history.add(t_s, done, total, epoch, took_s)
 
     def count_anew(self) -> None:
         """What is told from here on counts in another unit, also all that was done before."""
@@ -159,6 +161,7 @@ class RemainingTime:
             speed = _Speed.of(longer, total, left)
         if history.before_first_epoch_end:
             speed = speed.before_an_end()
+        speed = replace(speed, sd=math.hypot(speed.sd, history.doubt / QUANTILE_80))
         speed = speed.for_units(rest._replace(low=rest.low or rest.median))
         remaining_s, up, down = self._blend(speed, left, total, after)
         # The unit, or pause, that is under way has used up part of its time already.

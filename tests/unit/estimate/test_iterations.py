@@ -8,19 +8,26 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headway.estimate.features import Configuration
-from headway.estimate.iterations import after_count_of, iterations_of
+from headway.estimate.iterations import after_count_of, count_of
 from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.estimate.spread import Z80
-from headway.model.trace import AFTER, Trace
+from headway.model.trace import AFTER, EPOCHS_DONE, Trace
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def ran(at: int, iterations: int | None, options: dict[str, float], **other: object) -> Trace:
+def ran(
+    at: int,
+    iterations: int | None,
+    options: dict[str, float],
+    epochs_done: float | None = None,
+    **other: object,
+) -> Trace:
+    counted = {} if epochs_done is None else {EPOCHS_DONE: epochs_done}
     return Trace(
         network="r", gpu_type="cpu", gpus=1, batch_size=None, runtime_s=60.0,
         iterations=iterations, recipe="r", started_at=EPOCH + timedelta(hours=at),
-        metrics={f"--{name}": value for name, value in options.items()}, **other,
+        metrics=counted | {f"--{name}": value for name, value in options.items()}, **other,
     )  # fmt: skip
 
 
@@ -31,7 +38,7 @@ def wanted(**options: float) -> Configuration:
 
 
 def said(*runs: Trace, **options: float) -> tuple[float, float, float] | None:
-    law = iterations_of(wanted(**options), runs)
+    law = count_of(wanted(**options), runs)
     if law is None:
         return None
     low, high = (math.exp(law.mean + sign * Z80 * law.stdev) for sign in (-1, 1))
@@ -77,7 +84,7 @@ def test_without_a_relation_nothing_is_said(runs: list[Trace]) -> None:
 
 
 def test_what_is_left_follows_from_it_until_a_total_is_told() -> None:
-    law = iterations_of(wanted(epochs=6), [ran(n, 1000 * n, {"epochs": n}) for n in (2, 3, 4)])
+    law = count_of(wanted(epochs=6), [ran(n, 1000 * n, {"epochs": n}) for n in (2, 3, 4)])
     remaining = RemainingTime()
     for done in range(0, 2001, 20):
         remaining.update(0.1 * done, done, usual=law)
@@ -90,13 +97,29 @@ def test_what_is_left_follows_from_it_until_a_total_is_told() -> None:
 
 
 def test_a_run_that_has_outlasted_those_like_it_is_told_nothing() -> None:
-    law = iterations_of(wanted(epochs=2), [ran(n, 1000 * n, {"epochs": n}) for n in (2, 3, 4)])
+    law = count_of(wanted(epochs=2), [ran(n, 1000 * n, {"epochs": n}) for n in (2, 3, 4)])
     remaining = RemainingTime()
     for done in range(0, 5001, 20):
         remaining.update(0.1 * done, done, usual=law)
     assert remaining.at(500.0).remaining_s is None
     remaining.update(500.1, 5001)
     assert remaining.at(500.1).remaining_s is None
+
+
+def test_epochs_do_not_change_with_the_batch_nor_with_how_much_data_there_are() -> None:
+    runs = [
+        ran(1, 13_000, {}, epochs_done=1000.0),
+        ran(2, 10_000, {"episode_length": 150, "samples": 9000}, epochs_done=1000.0),
+    ]
+    asked = wanted(batch_size=24)
+    assert count_of(asked, runs) is None
+    law = count_of(asked, runs, "epochs")
+    assert math.exp(law.mean) == pytest.approx(1000.0, rel=0.02)
+    assert 0.05 < Z80 * law.stdev < math.log(2.0)
+    # Twice the epochs by an option are twice as many.
+    law = count_of(wanted(epochs=6), [ran(1, 9, {"epochs": 3}, epochs_done=3.0)], "epochs")
+    assert math.exp(law.mean) == pytest.approx(6.0, rel=0.02)
+    assert count_of(wanted(passes=3), runs, "epochs") is None
 
 
 def test_how_long_runs_go_on_when_their_count_is_over_is_learnt_from_those_that_did() -> None:

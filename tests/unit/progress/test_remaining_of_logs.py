@@ -37,7 +37,9 @@ def read(
         for newest in parser.feed(text.encode(), t_s):
             done = newest.epoch if newest.iteration is None else newest.iteration
             epoch = None if newest.iteration is None else newest.epoch
-            remaining.update(t_s, done or 0.0, newest.total, epoch=epoch)
+            remaining.update(
+                t_s, done or 0.0, newest.total, epoch=epoch, took_s=newest.epoch_took_s
+            )
     return newest, remaining.at(at_s)
 
 
@@ -183,6 +185,40 @@ def test_validations_are_counted_off_as_they_run_also_the_last_one() -> None:
         assert middle < 1.01  # whether one comes at the very end is not known
     middles = [each[0] for each in filter(None, told(log(), 0.33, 0.39, 0.5))]
     assert middles == pytest.approx([0.9] * 3, abs=0.06)
+
+
+def told_by_skorch(lasted: str, import_s: float = 15.0) -> Timed:
+    """*lasted* with the epoch's number in it is what each says of itself; it takes 4 seconds."""
+    yield 0.0, "Training MLP classifier\n"
+    for epoch in range(1, 21):
+        loss = f"      {epoch}        {1 / epoch:.4f}       0.9494        0.1906"
+        heading = "  epoch    train_loss    valid_acc    valid_loss     dur\n"
+        heading += "-------  ------------  -----------  ------------  ------\n"
+        text = f"{heading if epoch == 1 else ''}{loss}  {lasted.format(epoch)}\n"
+        yield 4.0 + (import_s if epoch == 1 else 0.0), text
+
+
+def test_a_first_epoch_that_says_how_long_it_took_holds_no_imports() -> None:
+    """19 s after its start it was told 273 s of 78, as if each epoch had taken as long."""
+    log = told_by_skorch("4.0469")
+    first, later = filter(None, told(log, 0.205, 0.3, epochs=20))
+    assert first[0] == pytest.approx(1.0, rel=0.15)
+    assert first[1] < 1.0 < first[2]
+    assert later[0] == pytest.approx(1.0, rel=0.1)
+
+
+def test_what_says_something_else_than_how_long_an_epoch_took_is_given_up() -> None:
+    (first,) = told(told_by_skorch("1.5", 0.0), 0.07, epochs=20)  # as if of its training alone
+    (second,) = told(told_by_skorch("1.5", 0.0), 0.11, epochs=20)
+    assert first is not None
+    assert second is not None
+    assert first[2] > 1.0  # that it took all of its time is in the interval
+    assert second[0] == pytest.approx(1.0, rel=0.1)
+    # Not believed at all: more than there was time for, or next to nothing of it.
+    for said in ("400.0", "0.01"):
+        (first,) = told(told_by_skorch(said, 0.0), 0.07, epochs=20)
+        assert first is not None
+        assert first[0] == pytest.approx(1.0, rel=0.15)
 
 
 @pytest.mark.parametrize(("first", "may_be_less"), [(1, True), (41, False)])

@@ -121,6 +121,7 @@ class Bench:
         self.prediction = Prediction(*told, basis="4 run(s) of the same job")
         self.secrets: tuple[bytes, ...] = ()
         self.usual: NormalDist | None = None
+        self.usual_epochs: NormalDist | None = None
 
     def follow(self, max_runtime_s: float | None = None) -> Followed:
         return Follower(
@@ -131,7 +132,7 @@ class Bench:
             upkeep=self.site,
             gpus=self.gpus,
             prediction=self.prediction,
-            ahead=Ahead(iterations=self.usual),
+            ahead=Ahead(iterations=self.usual, epochs=self.usual_epochs),
             max_runtime_s=max_runtime_s,
             grace_s=5.0,
             check_every_s=20.0,
@@ -165,6 +166,22 @@ def test_where_nobody_tells_a_total_what_is_left_follows_from_earlier_runs() -> 
     assert 30.0 < halfway.low_s < halfway.high_s < 80.0
     # Epochs are no iterations.
     assert {s.remaining.remaining_s for s in epochs.listener.seen if s.remaining} == {None}
+
+
+def test_what_is_left_follows_from_the_epochs_of_earlier_runs_whatever_their_batches() -> None:
+    """Lightning's, of 1,000 epochs of 13, 10 and 9 batches; here of half as many as before."""
+    log = tuple(
+        (epoch + 0.2 * at, b"Epoch %d: 100%%|###| %d/5 [00:00<00:00, v_num=0]\n" % (epoch, at))
+        for epoch in range(100)
+        for at in range(1, 6)
+    )
+    bench = Bench(Script(output=log, runs_s=101.0))
+    bench.prediction = Prediction(3600.0, 120.0, 86_400.0, basis="prior: nothing like it")
+    bench.usual, bench.usual_epochs = NormalDist(math.log(1000.0), 0.3), NormalDist(4.605, 0.1)
+    bench.follow()
+    halfway = next(s for s in bench.listener.seen if s.elapsed_s > 50)
+    assert halfway.remaining is not None
+    assert halfway.remaining.remaining_s == pytest.approx(50.0, rel=0.15)
 
 
 def test_of_several_fits_nothing_follows_from_the_iterations_of_earlier_runs() -> None:

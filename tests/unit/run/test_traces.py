@@ -43,7 +43,9 @@ def test_how_long_it_went_on_when_the_first_total_was_reached() -> None:
     second = [ProgressPoint(10.0 + at, at, total=None) for at in range(1, 8)]
     assert after_count([*first, *second], 19.0) == {AFTER: 9.0}
     assert after_count([ProgressPoint(4.0, epoch=3.0, total=3)], 4.5) == {AFTER: 0.5}
-    assert after_count(first[:-1], 19.0) == {}  # it ended early, or told no more
+    # Of a program that tells of every third: its tenth was due at 10 s.
+    assert after_count(first[:9:3] + first[8:9], 19.0)[AFTER] == pytest.approx(9.0)
+    assert after_count(first[:-2], 19.0) == {}  # it ended early, or told no more
     assert after_count(first, None) == {}
     # Of a count without a total, where it came to; what it says again later is no count.
     assert after_count([*second, second[-1]._replace(t_s=18.5)], 19.0) == {AFTER: 2.0}
