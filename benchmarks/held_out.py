@@ -55,9 +55,10 @@ class Rows:
         return Rows(self.unit, self.X.iloc[kept], self.seconds[kept]), said
 
 
-def model_of(tables: Tables, seed: int) -> Estimator:
-    """The model that headway uses, with the facts in *tables*."""
-    steps = [("features", TraceFeatures(tables)), ("runtime", Runtime(random_state=seed))]
+def model_of(tables: Tables, seed: int, unit: Unit = Unit.ITERATION) -> Estimator:
+    """The model that headway uses for the time of a *unit*, with the facts in *tables*."""
+    runtime = Runtime(unit=unit, random_state=seed)
+    steps = [("features", TraceFeatures(tables)), ("runtime", runtime)]
     return Estimator(steps)
 
 

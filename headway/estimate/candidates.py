@@ -30,7 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from headway.errors import EstimatorDamaged
 from headway.estimate.duration.time_model import CHAMPION, SPAN
 from headway.estimate.encode import Encoder, Floats
-from headway.estimate.features import Configuration
+from headway.estimate.features import Configuration, Unit
 from headway.estimate.frame import TEXTS, configurations_of
 from headway.estimate.regressors import Estimator, Runtime
 from headway.estimate.winners import Learn, kept
@@ -116,8 +116,8 @@ def quantities_of(X: pd.DataFrame) -> list[str]:
     return [name for name in map(str, X) if name not in {*TEXTS, "spread"}]
 
 
-def candidates() -> dict[str, Estimator]:
-    """By name whoever takes part; each takes rows as `TraceFeatures` gives them."""
+def candidates(unit: Unit = Unit.ITERATION) -> dict[str, Estimator]:
+    """By name who tells the time of a *unit*; each takes rows as `TraceFeatures` gives them."""
     linear = make_pipeline(Physics(), _scaled(), RidgeCV(np.logspace(-3, 2, 6)))
     near = _numbers(KNeighborsRegressor(3, weights="distance", algorithm="brute"))
     few = HistGradientBoostingRegressor(max_iter=50, random_state=0, min_samples_leaf=5)
@@ -136,7 +136,7 @@ def candidates() -> dict[str, Estimator]:
         "stack": stack,
     }
     found = {name: Estimator([("model", OnLogs(each))]) for name, each in others.items()}
-    return {CHAMPION: Estimator([("model", Runtime())]), **found}
+    return {CHAMPION: Estimator([("model", Runtime(unit=unit))]), **found}
 
 
 def fitted(

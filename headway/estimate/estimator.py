@@ -117,7 +117,7 @@ class Estimators:
             if len(rows) >= FEWEST:
                 seen = [known[at] for at in rows]
                 frame, took_s = frame_of(seen), np.array(list(rows.values()))
-                times[unit] = Runtime(random_state=seed).fit(frame, took_s).model_
+                times[unit] = Runtime(unit=unit, random_state=seed).fit(frame, took_s).model_
                 if champions is not None and champions.unit is unit:
                     asked = frame_of([replace(c, iterations=None) for c in seen])
                     others = fitted(champions.names.values(), asked, took_s, learn)

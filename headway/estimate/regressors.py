@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from headway.estimate.duration.time_model import ITERATIONS, SPAN, TimeModel
 from headway.estimate.encode import Floats
-from headway.estimate.features import Configuration
+from headway.estimate.features import Configuration, Unit
 from headway.estimate.frame import KNOWN_BEFORE, configurations_of, frame_of
 from headway.estimate.memory import GPU_TERMS, HOST_TERMS, MemoryModel, Peak
 from headway.estimate.physics import Tables, shipped
@@ -102,14 +102,24 @@ class _OfRows(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 class Runtime(_OfRows):
     """Seconds of a run, an epoch or an iteration; one unit for all rows. See `TimeModel`."""
 
-    def __init__(self, *, max_iter: int = ITERATIONS, random_state: int = 0) -> None:
-        """*max_iter* steps at most are taken in the search for scales."""
+    def __init__(
+        self,
+        *,
+        unit: str = Unit.ITERATION.value,
+        max_iter: int = ITERATIONS,
+        random_state: int = 0,
+    ) -> None:
+        """Of one *unit* each; *max_iter* steps at most are taken in the search for scales."""
+        self.unit = unit
         self.max_iter = max_iter
         self.random_state = random_state
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Learn from the seconds *y*, shape (n,), of the rows of *X*."""
-        self.model_ = TimeModel.fit(*self._learnt_from(X, y), self.random_state, self.max_iter)
+        known, seconds = self._learnt_from(X, y)
+        self.model_ = TimeModel.fit(
+            known, seconds, self.random_state, self.max_iter, Unit(self.unit)
+        )
         self.n_iter_ = self.max_iter
         return self
 

@@ -34,16 +34,16 @@ _CURRENT = "CURRENT"
 class _Document:
     """What a file holds."""
 
-    format: Literal[5, 6]
+    format: Literal[5, 6, 7]
     """4 and before were files of another kind; who knows 5 alone would leave out what is expected
-    by work of a 6."""
+    by work of a 6, and who knows 6, how new networks' batches count in a 7."""
     state: Estimators
 
 
 def save(estimators: Estimators, directory: Path) -> Path:
     """Write *estimators* below *directory* and make it the version in use."""
     directory.mkdir(parents=True, exist_ok=True)
-    data = _documents().dump_json(_Document(6, estimators))
+    data = _documents().dump_json(_Document(7, estimators))
     if len(data) > LARGEST_BYTES:  # nobody could read it
         raise EstimatorDamaged("what was learnt", f"{len(data)} bytes are too many to keep")
     digest = hashlib.sha256(data).hexdigest()

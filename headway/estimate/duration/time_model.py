@@ -18,7 +18,7 @@ from headway.estimate.duration.kernel import TUNED_ON, Kernel
 from headway.estimate.duration.terms import embedded_kernel, plain_kernel, workload
 from headway.estimate.duration.work import share, work
 from headway.estimate.encode import UNSEEN, Encoder, Floats
-from headway.estimate.features import Configuration
+from headway.estimate.features import Configuration, Unit
 
 CHAMPION = "gp"
 """Name of the product's own model in evaluations."""
@@ -78,10 +78,11 @@ class TimeModel:
         seconds: Floats,
         seed: int = 0,
         iterations: int = ITERATIONS,
+        unit: Unit = Unit.ITERATION,
     ) -> "TimeModel":
-        """Learn from the *seconds* that *configurations* took, shape (n,)."""
+        """Learn from the *seconds* that one *unit* of *configurations* took, shape (n,)."""
         rng = np.random.default_rng(seed)
-        encoder, batches, x, y, centre, by_work = encoded(configurations, seconds)
+        encoder, batches, x, y, centre, by_work = encoded(configurations, seconds, unit)
         plain = plain_kernel(encoder, x)
         credible = believable(plain, x, y, workload(encoder), rng)
         x, y = x[credible], y[credible]
@@ -153,15 +154,19 @@ class TimeModel:
 
 
 def encoded(
-    configurations: Sequence[Configuration], seconds: Floats
+    configurations: Sequence[Configuration], seconds: Floats, unit: Unit = Unit.ITERATION
 ) -> tuple[Encoder, Batches, Floats, Floats, Floats, float]:
-    """Encoder, batches, columns, log times less what is expected, the centre, power of the work."""
+    """Encoder, batches, columns, log times less what is expected, the centre, power of the work.
+
+    Work is that of an iteration: of an epoch or a run, which have any number of them, none is
+    expected.
+    """
     encoder, batches = Encoder.fit(configurations), Batches.fit(configurations)
     x = batches.relative(encoder, encoder.encode(configurations), configurations)
     centre = centre_of(x)
     y = np.log(seconds) - _expected(encoder, x, centre)
     to_do = work(configurations, _batch(encoder, x))
-    by_work = share(to_do, y)
+    by_work = share(to_do, y) if unit is Unit.ITERATION else 0.0
     return encoder, batches, x, y - by_work * to_do, centre, by_work
 
 

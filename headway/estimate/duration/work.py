@@ -20,6 +20,12 @@ _FP32_FLOPS_PER_S, _HALF_FLOPS_PER_S, _BYTES_PER_S = 1e13, 4e13, 6e11
 """Of the usual GPU. Which one it is matters little: GPUs are told apart by `time_model`."""
 _LAYER_S, _STEP_S = 1e-4, 1e-3
 """To start the kernels of a layer forward and back, and whatever a step does besides."""
+_FAR = math.log(1000)
+"""Work further from what is usual than so counts as so far: who claims more moves no power."""
+_HUBER, _ROUNDS = 1.345, 20
+"""Errors beyond so many standard deviations count in proportion to them alone (Huber, 1964), and
+how often weights are found again."""
+_LEAST_SD = 0.05
 _PULL = 3.0
 """Evidence, in squares of log seconds, that times have nothing to do with it: a run's need not."""
 
@@ -37,9 +43,17 @@ def work(configurations: Sequence[Configuration], relative: Floats) -> Floats:
 
 
 def share(work: Floats, log_s: Floats) -> float:
-    """How far times go with *work*: the power of it, from 0 to 1, by least squares."""
-    off, away = work - work.mean(), log_s - log_s.mean()
-    return float(np.clip(off @ away / (off @ off + _PULL), 0.0, 1.0))
+    """How far times go with *work*: the power of it, from 0 to 1, whatever a few rows say."""
+    near = np.clip(work, np.median(work) - _FAR, np.median(work) + _FAR)
+    weight, power = np.ones(len(work)), 0.0
+    for _ in range(_ROUNDS):
+        off = near - np.average(near, weights=weight)
+        away = log_s - np.average(log_s, weights=weight)
+        power = float(np.clip(weight @ (off * away) / (weight @ off**2 + _PULL), 0.0, 1.0))
+        error = np.abs(away - power * off)
+        usual = _HUBER * max(1.4826 * float(np.median(error)), _LEAST_SD)
+        weight = usual / np.maximum(error, usual)
+    return power
 
 
 def _log_s(c: Configuration, usual_batch: float) -> float:

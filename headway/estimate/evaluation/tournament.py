@@ -128,7 +128,7 @@ def tournament(
     X = frame_of(rows)
     splits = [each for each in _splits(rows) if len(each[0]) >= FEWEST_TO_LEARN]
     said: dict[str, Floats] = {}
-    for name, estimator in candidates().items():
+    for name, estimator in candidates(unit).items():
         try:
             with quietly():
                 told = [said_of(estimator, X, seconds, [split]) for split in splits]

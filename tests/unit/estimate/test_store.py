@@ -70,7 +70,7 @@ def test_of_what_is_no_model_or_of_another_format_nothing_is_built(tmp_path):
     text = store.save(fitted(), tmp_path).read_bytes()
     store.read(kept_as(text, tmp_path))
     others = (
-        text.replace(b'"format":6', b'"format":4'),
+        text.replace(b'"format":7', b'"format":4'),
         text.replace(b'"version":1', b'"version":"__import__"'),
         pickle.dumps(Estimators),
         b"[]",

@@ -3,7 +3,7 @@ import pytest
 
 from headway.estimate.duration.time_model import TimeModel
 from headway.estimate.duration.work import share, work
-from headway.estimate.features import Configuration
+from headway.estimate.features import Configuration, Unit
 from headway.estimate.physics import shipped
 
 NETWORKS = ("resnet18", "resnet34", "resnet50", "resnet101", "vgg11", "vgg16", "densenet121")
@@ -45,6 +45,29 @@ def test_times_tell_how_far_they_go_with_the_work():
     assert share(to_do, rng.normal(0, 1, 200)) < 0.2
     assert share(to_do[:2], to_do[:2]) < 0.7  # two rows prove little
     assert share(to_do, -to_do) == 0.0
+
+
+@pytest.mark.parametrize("slower", [1e-4, 1e4])
+def test_one_absurd_row_does_not_set_how_far_times_go_with_the_work(slower):
+    rng = np.random.default_rng(0)
+    to_do = rng.normal(0, 1, 40)
+    log_s = to_do + rng.normal(0, 0.1, 40)
+    for row in (to_do.argmin(), to_do.argmax()):
+        wrong = log_s.copy()
+        wrong[row] += np.log(slower)
+        assert share(to_do, wrong) == pytest.approx(share(to_do, log_s), abs=0.05)
+    claimed = np.append(to_do, np.log(1e12)), np.append(log_s, 0.0)
+    assert share(*claimed) == pytest.approx(share(to_do, log_s), abs=0.1)
+
+
+def test_work_is_expected_of_iterations_and_not_of_epochs_and_runs():
+    """A large network may run for few iterations, and a small one for many."""
+    rows = [configuration(n, b) for n in NETWORKS for b in (16, 32, 64, 128)]
+    fits = {
+        unit: TimeModel.fit(rows, 1.3 * work_s(*rows), iterations=2, unit=unit) for unit in Unit
+    }
+    assert fits[Unit.ITERATION].by_work > 0.8
+    assert fits[Unit.EPOCH].by_work == fits[Unit.RUN].by_work == 0.0
 
 
 @pytest.fixture(scope="module")

@@ -60,9 +60,11 @@ def knows(X):
 
 @pytest.fixture(autouse=True)
 def _only_the_quick_take_part(monkeypatch):
-    every = subject.candidates()
-    few = {name: every[name] for name in ("gp", "physics")}
-    monkeypatch.setattr(subject, "candidates", lambda: few)
+    every = subject.candidates
+    quick = ("gp", "physics")
+    monkeypatch.setattr(
+        subject, "candidates", lambda unit: {name: every(unit)[name] for name in quick}
+    )
 
 
 def met(traces, **options):
