@@ -17,6 +17,7 @@ from headway.gateway.estimate import estimate_options
 from headway.gateway.runs import NO_NUL, of_caller, seen_team
 from headway.gateway.submit import job_of, limit, refuse_impossible
 from headway.model.access import Caller
+from headway.model.job_text import job_from_document
 from headway.model.trace import Trace
 from headway.site import Site
 from headway.views.metrics import exposition
@@ -91,6 +92,18 @@ def reads(site: Site) -> APIRouter:
         nodes = [each.node for each in site.ledger.nodes.all()]
         return {"field": field, "allowed": limit(field, nodes)}
 
+    @router.get("/metrics", response_class=Response)
+    def metrics(_: Operator) -> Response:
+        """The site in Prometheus' text format, with the runs of every team."""
+        return Response(exposition(site_snapshot(site)), media_type=CONTENT_TYPE_LATEST)
+
+    return router
+
+
+def choices(site: Site) -> APIRouter:
+    """The routes of *site* about where and how large to run a job."""
+    router = APIRouter()
+
     @router.post("/estimates")
     def estimates(caller: Watcher, wanted: EstimateRequest) -> dict[str, Any]:
         """What a job would take, cost and need on each kind of node, the choice marked."""
@@ -106,10 +119,12 @@ def reads(site: Site) -> APIRouter:
             refuse_impossible(site, read, pool="", queue="")
         return {"options": [option_document(option) for option in found]}
 
-    @router.get("/metrics", response_class=Response)
-    def metrics(_: Operator) -> Response:
-        """The site in Prometheus' text format, with the runs of every team."""
-        return Response(exposition(site_snapshot(site)), media_type=CONTENT_TYPE_LATEST)
+    @router.get("/runs/{run}/ways")
+    def ways(caller: Watcher, run: str) -> dict[str, Any]:
+        """What a run's job would take, cost and need now on each kind of node."""
+        record = site.ledger.runs.find(run, team=seen_team(caller))
+        found = estimate_options(site, job_from_document(record.job))
+        return {"run_id": record.run_id, "options": [option_document(each) for each in found]}
 
     return router
 

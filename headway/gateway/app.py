@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from headway.errors import HeadwayError
 from headway.gateway.actions import actions
-from headway.gateway.api import reads, usages
+from headway.gateway.api import choices, reads, usages
 from headway.gateway.arrays import arrays_of
 from headway.gateway.bodies import StrictBodies
 from headway.gateway.door import Door
@@ -67,6 +67,7 @@ def create_app(
     app.add_exception_handler(HeadwayError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.include_router(reads(site), prefix=PREFIX)
+    app.include_router(choices(site), prefix=PREFIX)
     app.include_router(runs_of(site, server), prefix=PREFIX)
     app.include_router(run_files(site), prefix=PREFIX)
     app.include_router(ports_of(site, sessions_port), prefix=PREFIX)

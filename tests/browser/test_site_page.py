@@ -8,6 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from headway.model.array import Array
+from headway.model.trace import Trace
 from headway.site import Site
 from tests.support.api import MEMBER, bearer, serving, site_in
 from tests.support.lived_in import ENDED, NODE, RUNNING, begin, populate
@@ -36,6 +37,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     for run_id, name, team in (("w3", HOSTILE, "t"), ("w4", "canary", "others")):
         enqueue(site.ledger, run_id, job, name=name, team=team, submitted_at=site.ledger.now())
     sweep(site)
+    training = {"network": "resnet50", "batch_size": 32}
+    trained = {**job, "resources": {"gpus": 1}, "training": training}
+    enqueue(site.ledger, "w5", trained, name="trained", team="t", submitted_at=site.ledger.now())
+    site.ledger.traces.add(
+        Trace("resnet50", "v100", gpus, 32, runtime_s=took_s, run_id=f"known-{gpus}")
+        for gpus, took_s in ((1, 3600.0), (2, 1900.0))
+    )
     yield site
     site.ledger.close()
 
@@ -117,6 +125,29 @@ def test_a_waiting_run_says_who_is_ahead_and_what_would_help(opened: Open) -> No
     expect(main.get_by_role("heading", name="Why it waits")).to_be_visible()
     for words in ("Nobody is ahead of it.", "No single change of what it asks"):
         expect(main).to_contain_text(words)
+
+
+def test_a_run_shows_the_ways_to_run_it_by_time_and_cost_and_what_more_gpus_gain(
+    opened: Open,
+) -> None:
+    tab = opened("#/runs/w5")
+    main = tab.locator("main")
+    main.get_by_role("button", name="Compare time and cost").click()
+    table = main.get_by_role("table", name="Ways to run it")
+    table.wait_for()  # a busy machine takes its time
+    said = tab.evaluate("fetch('/v1/runs/w5/ways').then((answer) => answer.json())")["options"]
+    assert sum(each["chosen"] for each in said) == 1
+    expect(table.get_by_role("row")).to_have_count(1 + len(said))
+    for picture, key in (
+        ("Cost over the time until its end", "runtime_s"),
+        ("Times as fast as one GPU", "speed_up"),
+    ):
+        shown = sum(each[key] is not None for each in said)
+        assert shown >= 2
+        expect(main.get_by_role("img", name=picture).locator("circle")).to_have_count(shown)
+    assert Axe().run(tab).response["violations"] == []
+    tab.reload()
+    main.get_by_role("button", name="Compare time and cost").wait_for()
 
 
 def test_the_keyboard_leads_to_a_run_and_its_curve(opened: Open) -> None:

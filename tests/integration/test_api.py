@@ -77,6 +77,17 @@ def test_runs_nodes_and_the_line(client: httpx.Client) -> None:
     assert client.get("/queue").json()[0]["position"] == 1
 
 
+def test_the_ways_to_run_a_runs_job_are_those_of_an_estimate(
+    site: Site, client: httpx.Client
+) -> None:
+    asked = site.ledger.runs.find("r1").job
+    said = client.get("/runs/r1/ways").json()
+    assert said["options"] == client.post("/estimates", json={"job": asked}).json()["options"]
+    assert said["options"]
+    others = client.get("/runs/r1/ways", headers=bearer(site, "you", "others", MEMBER))
+    assert others.status_code == 404
+
+
 def test_an_estimate_is_made_for_a_job(client: httpx.Client) -> None:
     answer = client.post("/estimates", json={"job": JOB})
     assert answer.status_code == 200, answer.text
@@ -135,8 +146,9 @@ def test_every_path_is_documented(client: httpx.Client) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert set(paths) == {
         "/v1/runs", "/v1/runs/{run}", "/v1/runs/{run}/progress", "/v1/runs/{run}/standing",
-        "/v1/runs/{run}/report", "/v1/runs/{run}/why", "/v1/runs/{run}/cancel",
-        "/v1/runs/{run}/retry", "/v1/rehearsals", "/v1/nodes", "/v1/queue", "/v1/top",
+        "/v1/runs/{run}/report", "/v1/runs/{run}/why", "/v1/runs/{run}/ways",
+        "/v1/runs/{run}/cancel", "/v1/runs/{run}/retry", "/v1/rehearsals", "/v1/nodes",
+        "/v1/queue", "/v1/top",
         "/v1/limits/{field}", "/v1/estimates", "/v1/metrics", "/v1/health", "/v1/usage",
         "/v1/runs/{run}/log", "/v1/runs/{run}/outputs",
         "/v1/runs/{run}/outputs/{path}", "/v1/load", "/v1/arrays", "/v1/arrays/{array}",

@@ -1,7 +1,7 @@
 // One run: how it stands, its curves, its log, what it wrote, and what was said of it before.
 
 import { Refused, act, get, log, picture } from "./api.js";
-import { curve } from "./draw.js";
+import { curve, wayName, ways } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
 import { tone } from "./runs.js";
 import { NOT_KNOWN, clock, duration, number, size, start } from "./words.js";
@@ -14,11 +14,11 @@ const SHOWN = 10;
 let kept = { run: "" };
 
 export async function runView(place, id) {
-  if (kept.run !== id) kept = { run: id, attempt: 0, text: "", end: 0, cut: false, outputs: null, pictures: [], why: null, asked: -Infinity };
+  if (kept.run !== id) kept = { run: id, attempt: 0, text: "", end: 0, cut: false, outputs: null, pictures: [], why: null, asked: -Infinity, ways: null, asks: "" };
   const run = await get(`/v1/runs/${id}`);
   const [progress, why] = await Promise.all([get(`/v1/runs/${id}/progress`), run.waiting ? whyItWaits(id) : null]);
   await Promise.all([readLog(run), readOutputs(run)]);
-  redraw(place, head(run), run.waiting ? waits(run, why) : null, curves(progress.points), compared(run),
+  redraw(place, head(run), run.waiting ? waits(run, why) : null, curves(progress.points), compared(run), waysShown(run),
     h("h2", {}, "Log"), logShown(run), outputs(run), attempts(run));
 }
 
@@ -89,6 +89,34 @@ function compared(run) {
   return h("section", {}, h("h2", {}, "Predicted and measured"),
     table("Predicted and measured", [["quantity"], ["predicted", "n"], ["measured", "n"]], rows, ""),
     h("p", { class: "soft" }, run.predicted.basis ?? ""));
+}
+
+// Played through the whole queue, so only where somebody asks.
+async function askWays(run) {
+  const mine = kept;
+  mine.asks = "Comparing …";
+  document.getElementById("ways").replaceWith(waysShown(run));
+  try {
+    mine.ways = (await get(`/v1/runs/${run.run_id}/ways`)).options;
+  } catch (error) {
+    mine.asks = error.message;
+  }
+  if (mine === kept) document.getElementById("ways")?.replaceWith(waysShown(run));
+}
+
+function waysShown(run) {
+  const title = h("h2", {}, "Ways to run it");
+  if (!kept.ways) return h("section", { id: "ways" }, title, h("button", { id: "ask-ways", onclick: () => askWays(run) }, "Compare time and cost"),
+    h("p", { role: "status", class: "soft" }, kept.asks));
+  const mark = (each) => (each.chosen ? "→" : each.pareto ? "*" : each.within ? "" : "!");
+  const rows = kept.ways.map((each) => [mark(each), wayName(each), each.runtime_s === null ? NOT_KNOWN
+    : `${duration(each.runtime_s)} (${duration(each.runtime_low_s)} to ${duration(each.runtime_high_s)})`,
+  duration(each.wait_s), number(each.cost, 2), each.speed_up === null ? NOT_KNOWN : number(each.speed_up), size(each.host_memory_bytes),
+  each.gpus ? (each.whole_gpus ? "whole" : size(each.gpu_memory_bytes)) : NOT_KNOWN, each.basis ?? ""]);
+  return h("section", { id: "ways" }, title, ways(kept.ways),
+    h("p", { class: "soft" }, "→ chosen, * no other is both as fast and as cheap, ! out of the sizes that the job allows; the dashed line is perfect scaling."),
+    table("Ways to run it", [["choice"], ["on", "name"], ["takes (80 %)"], ["waits", "n"], ["costs", "n"], ["times one GPU", "n"], ["host memory", "n"],
+      ["of each GPU", "n"], ["rests on", "wide"]], rows, "No node of the site that takes runs could hold it."));
 }
 
 async function readLog(run) {

@@ -88,7 +88,13 @@ def test_many_questions_of_one_keep_no_other_waiting(token: str) -> None:
 
 @pytest.mark.parametrize(
     ("path", "most"),
-    [("/v1/rehearsals", 1), ("/v1/estimates", 1), ("/v1/queue", 4), ("/v1/runs/x/log", 100)],
+    [
+        ("/v1/rehearsals", 1),
+        ("/v1/estimates", 1),
+        ("/v1/runs/x/ways", 1),
+        ("/v1/queue", 4),
+        ("/v1/runs/x/log", 100),
+    ],
 )
 def test_a_team_has_so_many_questions_at_work_and_another_its_own(path: str, most: int) -> None:
     async def both() -> None:
