@@ -18,7 +18,7 @@ TICK    = while sleep 20 >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do echo " 
 DEV     = $(VENV)/.dev
 
 .PHONY: help demo down samples zoo test test-deps check protocol seeded-bugs faults replicas bench terminal \
-  public-tables wheel lock clean
+  public-tables estimate-targets wheel lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -90,6 +90,9 @@ zoo: $(DEV)      ## public programs as they are, on the site that is up here (be
 
 public-tables: $(READY) ## public measurements as traces, and how well they are told (TABLES=--part=source); an hour
 	PYTHONPATH=. $(BIN)/python benchmarks/public_tables.py $(TABLES)
+
+estimate-targets: $(READY) ## what the estimators reach beside what they are to; half an hour
+	PYTHONPATH=. $(BIN)/python benchmarks/estimate_targets.py $(TABLES)
 
 wheel: $(READY)  ## build dist/headway-….whl, which needs no clone where it is installed
 	$(BIN)/python -m hatchling build -t wheel

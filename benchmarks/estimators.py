@@ -190,8 +190,8 @@ def sources_left_out(seeds: int, tables: Tables) -> None:
             print(f"| {left_out}, {count} | {cells(scores)} |", flush=True)
 
 
-def speed_ups_said(traces: tuple[Trace, ...], seeds: int) -> None:
-    """Error of speed-ups over one GPU, each row held out, as `headway estimate` bounds them."""
+def speed_ups(traces: tuple[Trace, ...], seeds: int) -> dict[int, list[tuple[float, float]]]:
+    """By GPUs the speed-ups over one, said, as `headway estimate` bounds them, and measured."""
     by_gpus: dict[int, list[tuple[float, float]]] = {}
     for seed in range(seeds):
         rows = Rows.of(traces)
@@ -207,6 +207,12 @@ def speed_ups_said(traces: tuple[Trace, ...], seeds: int) -> None:
                 faster = c.gpus * one[0] / float(held.said_s[at, 1])  # a step takes more samples
                 pair = min(faster, c.gpus), c.gpus * one[1] / float(rows.seconds[at])
                 by_gpus.setdefault(c.gpus, []).append(pair)
+    return by_gpus
+
+
+def speed_ups_said(traces: tuple[Trace, ...], seeds: int) -> None:
+    """Errors of speed-ups over one GPU, each row held out."""
+    by_gpus = speed_ups(traces, seeds)
     print("| GPUs | rows | mean error | median error | largest said |\n|---|---|---|---|---|")
     for gpus, pairs in sorted(by_gpus.items()):
         said_, true = np.array(pairs).T

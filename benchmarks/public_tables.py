@@ -53,16 +53,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--mirrors", type=Path)
-    parser.add_argument("--folder", type=Path, default=Path.home() / ".cache" / "headway-tables")
+    add_folders(parser)
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--rows", type=int, default=30, help="at most, of each source at random")
     parser.add_argument("--seeds", type=int, default=1, help="draws of the part own")
     asked = parser.parse_args()
-    asked.folder.mkdir(parents=True, exist_ok=True)
-    files = {**HERE, **brought(asked.folder, asked.mirrors)}
-    traces = {name: read(name, path) for name, path in files.items()}
-    measured = Measured.of(traces, shipped(), asked.rows)
+    measured = all_measured(asked.folder, asked.mirrors, asked.rows)
     for part in PARTS if asked.part is None else asked.part:
         print(f"\n### {part}\n\n| left out | rows | mean | median | ≤ 10 % | in 80 % |")
         print("|---|---|---|---|---|---|", flush=True)
@@ -72,6 +68,19 @@ def main() -> None:
             measured.by_another_type()
         else:
             measured.left_out(part)
+
+
+def add_folders(parser: argparse.ArgumentParser) -> None:
+    """Where the tables come from, and where they are kept."""
+    parser.add_argument("--mirrors", type=Path)
+    parser.add_argument("--folder", type=Path, default=Path.home() / ".cache" / "headway-tables")
+
+
+def all_measured(folder: Path, mirrors: Path | None, rows: int) -> "Measured":
+    """So many rows of each source at most; says what was left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {**HERE, **brought(folder, mirrors)}
+    return Measured.of({name: read(name, path) for name, path in files.items()}, shipped(), rows)
 
 
 def brought(folder: Path, mirrors: Path | None) -> dict[str, Path]:
@@ -140,13 +149,20 @@ class Measured:
         source = pd.Series([name for name, _ in told], index=known_of.index, name="source")
         return cls(known_of, rows.seconds, source)
 
+    def groups(self, by: str) -> pd.Series:
+        """Of each row its value of *by*."""
+        columns = {"source": self.source, "chip": self.X["gpu_type"].str.split("-").str[0]}
+        return columns[by] if by in columns else self.X[by]
+
+    def said(self, by: str) -> HeldOut:
+        """What is said of each row by those of other values of *by*."""
+        whole = GroupKFold(AT_ONCE[by]) if by in AT_ONCE else LeaveOneGroupOut()
+        splits = list(whole.split(self.X, groups=self.groups(by)))
+        return HeldOut(self.seconds, said_of(Runtime(), self.X, self.seconds, splits))
+
     def left_out(self, by: str) -> None:
         """A line for each value of *by* (of each source where that is its networks), and of all."""
-        columns = {"source": self.source, "chip": self.X["gpu_type"].str.split("-").str[0]}
-        groups = columns[by] if by in columns else self.X[by]
-        whole = GroupKFold(AT_ONCE[by]) if by in AT_ONCE else LeaveOneGroupOut()
-        splits = list(whole.split(self.X, groups=groups))
-        said_s = said_of(Runtime(), self.X, self.seconds, splits)
+        groups, said_s = self.groups(by), self.said(by).said_s
         each = self.source if by == "network" else groups
         for value in sorted(each.unique()):
             self._line(value, said_s, np.flatnonzero(each == value))
@@ -155,8 +171,8 @@ class Measured:
             types = groups.groupby(self.X["recipe"]).transform("nunique")
             self._line("recipes that ran on another one", said_s, np.flatnonzero(types > 1))
 
-    def own_known(self, seeds: int) -> None:
-        """A line for each source but for `OWN` of its rows, drawn for each seed."""
+    def own_known(self, seeds: int) -> HeldOut:
+        """A line for each source but for `OWN` of its rows, drawn for each seed; and of all."""
         every: list[HeldOut] = []
         for name in sorted(self.source.unique()):
             for seed in range(seeds):
@@ -168,6 +184,7 @@ class Measured:
                 every.append(HeldOut(self.seconds[held], said_s))
             _print_line(name, _together(every[-seeds:]))
         _print_line("all", _together(every))
+        return _together(every)
 
     def by_another_type(self) -> None:
         """Of each source how far the very same work, measured on another type, tells a time.

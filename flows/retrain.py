@@ -1,5 +1,6 @@
 """`retrain-estimators`: the nightly refit, champion against challenger."""
 
+from contextlib import suppress
 from dataclasses import asdict, replace
 
 from prefect import flow, task
@@ -8,6 +9,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
+from flows.page import show_picture
+from headway.errors import NotInstalled
 from headway.estimate.kinds import TOURNAMENT
 from headway.estimate.starts import (
     CALIBRATION,
@@ -60,6 +63,15 @@ def refit(site: Site, traces: list[Trace]) -> str:
             f" Not learnt, since no GPUs are so fast: {row}." for row in done.impossible[:10]
         ),
     )
+    if done.tournament is not None and done.tournament.calibration:
+        with suppress(NotInstalled):  # the table says as much
+            from headway.views.charts import draw_calibration
+
+            show_picture(
+                draw_calibration(done.tournament.calibration),
+                key="calibration-plot",
+                description="Shares of runs below the quantiles that were promised.",
+            )
     if done.tournament is not None:
         document = asdict(done.tournament) | {"words": done.tournament.words()}
         site.ledger.settings.keep(TOURNAMENT, document)

@@ -1,4 +1,4 @@
-"""The options of a job as a chart.
+"""The options of a job, and how quantiles held, as charts.
 
 Only numbers go in and PNG bytes come out. Importing this costs a second for
 matplotlib: import it where a chart is drawn. Where matplotlib is not installed,
@@ -20,17 +20,16 @@ except ModuleNotFoundError as error:
 
 
 def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:
-    """PNG: each option with a predicted runtime, its interval, and the Pareto set joined.
+    """PNG: cost over time of each option, its interval, the Pareto set joined; and the speed-ups.
 
     Args:
         found: Options as `choice.document` writes them.
     """
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)  # drawn without a screen
-    axes = figure.add_subplot()
-    axes.set_xlabel("Hours until it is done")
-    axes.set_ylabel("Cost")
-    axes.grid(alpha=0.3)
+    faster = [each for each in found if each["speed_up"] is not None]
+    figure = Figure(figsize=(11.0 if faster else 6.4, 4.2), layout="constrained")
+    axes = _axes(figure, "Hours until it is done", "Cost", (1, 2 if faster else 1, 1))
+    if faster:
+        _draw_speed_ups(_axes(figure, "GPUs", "Times as fast as one", (1, 2, 2)), faster)
     shown = [each for each in found if each["runtime_s"] is not None]
     for option in shown:
         runtime_s = option["runtime_s"]
@@ -56,6 +55,46 @@ def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:
     dearest = max((each["cost"] or 0.0 for each in shown), default=0.0)
     # A site without prices has only zeros: no room for costs below them.
     axes.set_ylim(-0.02 * (dearest or 1.0), 1.1 * (dearest or 1.0))
+    return _png(figure)
+
+
+def draw_calibration(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """PNG: of each kind of question the share of runs that stayed below what was promised.
+
+    Args:
+        rows: As `Tournament.calibration` has them.
+    """
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = _axes(figure, "Promised share of runs below, %", "Share found below, %", (1, 1, 1))
+    axes.plot([0, 100], [0, 100], color="grey", linewidth=1)
+    for row in rows:
+        told = {float(name[:-1]): 100 * share for name, share in row.items() if name[-1] == "%"}
+        label = f"{row['kind']} ({row['runs']})"
+        axes.plot(list(told), list(told.values()), marker="o", label=label)
+    axes.legend(fontsize=7)
+    return _png(figure)
+
+
+def _draw_speed_ups(axes: Any, faster: Sequence[Mapping[str, Any]]) -> None:
+    """Of each GPU type, and of each number of nodes, beside the line that nothing beats."""
+    most = max(each["gpus"] for each in faster)
+    axes.plot([0, most], [0, most], color="grey", linewidth=1)
+    for name in sorted({each["gpu_type"] for each in faster}):
+        own = sorted((e["gpus"], e["speed_up"]) for e in faster if e["gpu_type"] == name)
+        axes.plot(*zip(*own, strict=True), marker="o", label=name)
+    axes.legend(fontsize=7)
+
+
+def _axes(figure: Figure, across: str, up: str, place: tuple[int, int, int]) -> Any:
+    FigureCanvasAgg(figure)  # drawn without a screen
+    axes = figure.add_subplot(*place)
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.grid(alpha=0.3)
+    return axes
+
+
+def _png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     return buffer.getvalue()
