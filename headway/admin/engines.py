@@ -1,8 +1,9 @@
 """Bringing a cluster's scheduler into the site: its partitions become work pools."""
 
 import os
+import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from headway.admin.processes import start_follower
 from headway.engine.kinds import SLURM
@@ -16,6 +17,8 @@ from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
 from headway.scheduler.engine_jobs import open_engine
 from headway.site import Site
+
+_CONTAINERS = ("apptainer", "singularity", "enroot", "podman", "docker")
 
 
 def add_engine(
@@ -110,4 +113,12 @@ def look_at(site: Site, kind: str, pools: Mapping[str, EnginePoolRecord]) -> tup
     down = sorted(pool.name for pool in found.pools if not pool.is_up)
     said = [f"{engine.name} {found.version}: pools {', '.join(sorted(pools))}"]
     said += [f"partitions that start nothing: {', '.join(down)}"] if down else []
+    said.append(_containers(name for name in _CONTAINERS if shutil.which(name)))
     return True, "; ".join([*said, *found.lacks])
+
+
+def _containers(found: Iterable[str]) -> str:
+    """Which programs start images: on this host, as its machines mostly have the same."""
+    if not (names := ", ".join(found)):
+        return "no program that starts images is on this host: jobs find what the machines have"
+    return f"images are started by the command of a job alone: this host has {names}"

@@ -16,7 +16,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.folder_engine import FolderEngine
 from headway.engine.judge import Seen
 from headway.engine.place import Place
-from headway.engine.port import Cluster, GpuAsk, Part, Phase, Request
+from headway.engine.port import Cluster, GpuAsk, Part, Phase, Request, Submitted
 from headway.model.engine import EnginePool
 from headway.model.run import ExitKind
 from headway.units import DAY_S, MINUTE_S
@@ -132,6 +132,14 @@ class PsijEngine(FolderEngine):
     def inspect(self) -> Cluster:
         """What was said of it."""
         return Cluster(f"PSI/J {self._psij.__version__}", tuple(self._pools.values()), max_array=1)
+
+    def submit(self, request: Request) -> Submitted:
+        """See `Engine.submit`; within its queue's own limit the wrapper leaves it its grace."""
+        pool = self._pools.get(request.pool)
+        if request.time_limit_s is None and pool is not None and pool.max_time_s is not None:
+            left_s = max(pool.max_time_s - request.grace_s - _SPARE_S, MINUTE_S)
+            request = replace(request, time_limit_s=left_s)
+        return super().submit(request)
 
     def forget(self, key: str) -> None:
         """See `Engine.forget`; PSI/J's own files, too."""

@@ -1,5 +1,7 @@
 """The commands of schedulers that PSI/J runs: what they are given, and how many they are."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ from headway.engine.errors import EngineAway
 from headway.engine.place import Place
 from headway.engine.port import Phase, Request
 from headway.engine.psij import PsijEngine
+from headway.model.engine import EnginePool
 
 pytest.importorskip("psij", reason="installed with the next `make`: it is in the lock files")
 
@@ -43,6 +46,19 @@ def test_its_commands_have_nothing_of_the_sites(
     given = (tmp_path / "env").read_text().splitlines()
     assert {"LSF_ENVDIR=/etc/lsf", "LSB_BSUB_PARSE_SCRIPT=Y"} <= set(given)
     assert not [line for line in given if "secret" in line]
+
+
+def test_who_names_no_limit_has_its_grace_within_the_queues_own(
+    tmp_path: Path, commands: Path
+) -> None:
+    command(commands, "bsub", "echo 'Job <12> is submitted.'")
+    pool = EnginePool("q", (), max_time_s=3600.0)
+    found = PsijEngine(Place(tmp_path / "site"), "s", SystemClock(), kind="lsf", pools=[pool])
+    found.submit(REQUEST)
+    asked = json.loads((tmp_path / "site/r-1/request.json").read_text())
+    assert asked["time_limit_s"] == 3600.0 - asked["grace_s"] - 120.0
+    found.submit(replace(REQUEST, key="r-2", time_limit_s=60.0))
+    assert json.loads((tmp_path / "site/r-2/request.json").read_text())["time_limit_s"] == 60.0
 
 
 def test_a_question_takes_no_more_than_thirty_commands(tmp_path: Path, commands: Path) -> None:
