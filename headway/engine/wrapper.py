@@ -135,13 +135,11 @@ class Gpus:
         self.at = now_s
         asked = [self.program, f"--id={self.ids}"]
         asked += ["--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
-        try:
+        with suppress(OSError, ValueError, IndexError, subprocess.SubprocessError):
             answer = subprocess.check_output(asked, stderr=subprocess.DEVNULL, timeout=5)
             rows = [line.split(",") for line in answer.decode().splitlines()]
             self.utilisations += [float(row[0]) / 100 for row in rows]
             self.peak_bytes = max([self.peak_bytes or 0, *(int(row[1]) << 20 for row in rows)])
-        except (OSError, ValueError, IndexError, subprocess.SubprocessError):
-            return
 
     def mean(self) -> float | None:
         """Mean utilisation until now; None where nothing was measured."""
@@ -196,6 +194,7 @@ def follow(
     program: subprocess.Popen[bytes], request: Any, folder: str, found: dict[str, Any]
 ) -> None:
     """Wait for the end of *program* and measure it; SIGTERM is passed on, and has its grace."""
+    guard = guarded(program)
     gpus, waited = Gpus(), {signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT}
     before = out_of_memory_kills()
     while program.poll() is None:
@@ -211,6 +210,8 @@ def follow(
             found["host_peak_bytes"] = max(found["host_peak_bytes"], memory_bytes(program.pid))
             gpus.look(now_s)
     kill(program)  # what it left behind
+    if guard is not None:
+        guard.kill()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     found["host_peak_bytes"] = max(found["host_peak_bytes"], used.ru_maxrss * 1024)
     found["cpu_s"] = used.ru_utime + used.ru_stime
@@ -219,6 +220,15 @@ def follow(
     found["cancelled"] = cancelled(folder)
     code = program.returncode
     found["exit_code"], found["signal"] = (128 - code, -code) if code < 0 else (code, None)
+
+
+def guarded(program: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:
+    """What ends all of the group of *program* once this is killed, where the engine would not."""
+    code = f"import os, sys; sys.stdin.read(); os.killpg({program.pid}, {signal.SIGKILL:d})"
+    if not os.environ.get("HEADWAY_ALONE"):
+        return None
+    words = [sys.executable, "-IS", "-c", code]
+    return subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
 
 
 def kill(program: subprocess.Popen[bytes]) -> None:
@@ -322,19 +332,9 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
     mask = signal.pthread_sigmask(
         signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT}
     )
-    found: dict[str, Any] = {
-        "job": os.environ["HEADWAY_JOB"],
-        "restart": restarts(folder),
-        "node": socket.gethostname(),
-        "started_at": time.time(),
-        "asked_at": None,
-        "timed_out": False,
-        "cancelled": False,
-        "exit_code": None,
-        "signal": None,
-        "host_peak_bytes": 0,
-        "error": "",
-    }
+    found: dict[str, Any] = {"job": os.environ["HEADWAY_JOB"], "restart": restarts(folder)}
+    found.update(node=socket.gethostname(), started_at=time.time(), asked_at=None, error="")
+    found.update(timed_out=False, cancelled=False, exit_code=None, signal=None, host_peak_bytes=0)
     env: dict[str, str] = lasting(lambda: environment(request, folder), "its folder")
     command, rank = request["command"], "0"
     env["HEADWAY_RESTART"] = str(found["restart"])

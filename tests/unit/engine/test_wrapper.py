@@ -2,6 +2,8 @@
 
 import os
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from headway.engine.place import Place
@@ -113,6 +115,36 @@ def test_starts_are_counted_where_the_engine_does_not(tmp_path: Path):
     for _ in range(3):
         run(Place(tmp_path), "echo $HEADWAY_RESTART")
     assert (tmp_path / "k/log").read_text() == "0\n1\n2\n"
+
+
+def test_alone_all_of_its_group_ends_with_a_wrapper_that_is_killed(tmp_path: Path):
+    place = Place(tmp_path)
+    command = "sleep 300 & echo $! > ../child; echo $PPID > ../wrapper; wait"
+    request = Request("k", "k", "p", ("sh", "-c", f"cd {tmp_path}/k/outputs; {command}"), 1, MIB)
+    with place.locked("k"):
+        script = place.prepare(request, ":")
+    env = {"PATH": os.environ["PATH"], "HEADWAY_JOB": "7", "HEADWAY_ALONE": "1"}
+    with subprocess.Popen([script], env=env) as wrapper:
+        until((tmp_path / "k/wrapper").exists)
+        child = int((tmp_path / "k/child").read_text())
+        time.sleep(1.5)  # until what guards it is there
+        wrapper.kill()
+    until(lambda: not is_alive(child))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def until(so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20.0
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_alone_it_sees_to_the_mark_of_who_cancels(tmp_path: Path):
