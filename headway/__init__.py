@@ -9,6 +9,7 @@ from typing import Any
 _PLACES = {
     "After": ("headway.model.job_parts", "After"),
     "Client": ("headway.client", "Client"),
+    "Executor": ("headway.bridges.futures", "Executor"),
     "Run": ("headway.client.run", "Run"),
     "Job": ("headway.model.job", "TrainingJob"),
     "Dataset": ("headway.model.job_parts", "Dataset"),

@@ -1,3 +1,4 @@
+from headway.bridges.futures import Executor as Executor
 from headway.client import Client as Client
 from headway.client.frames import curve as curve
 from headway.client.frames import nodes as nodes
@@ -16,6 +17,7 @@ __all__ = [
     "After",
     "Client",
     "Dataset",
+    "Executor",
     "Job",
     "Resources",
     "Run",

@@ -15,6 +15,7 @@ _LIVE = {
         "tests/faults/test_burst.py",
         "tests/faults/test_arrays_and_chains.py",
         "tests/integration/test_from_python.py",
+        "tests/integration/test_tools.py",
         "tests/integration/test_flows_of_ones_own.py",
         "tests/faults/test_busy_site.py",
         "tests/integration/test_proxy.py",

@@ -1,0 +1,235 @@
+"""PSI/J's executor ``headway``: jobs of parsl's, RADICAL's and other users of PSI/J on a site.
+
+    psij.JobExecutor.get_instance("headway").submit(job)
+
+Standard streams are paths on the machine of whoever hands in: what is to be read is sent along,
+what was written is fetched once the job has ended. `directory` and `executable` are the node's.
+"""
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+import psij
+from psij.resource_spec import ResourceSpecV1
+
+from headway.bridges.calls import as_name, folder_of, in_this_python
+from headway.client import Client
+from headway.client.run import LOOK_EVERY_S
+from headway.clock import SystemClock
+from headway.errors import (
+    GatewayRefused,
+    HeadwayError,
+    InvalidInput,
+    SiteUnreachable,
+    may_come_back,
+)
+
+_PREFIX = "headway."
+"""Of custom attributes that are fields of a job file, such as ``headway.image``."""
+_STARTED = frozenset({"Running", "Cancelling"})
+_SCRIPT = b"""\
+set -e
+program=$PWD outputs=$HEADWAY_OUTPUTS
+if [ -n "$1" ]; then cd "$1"; fi
+shift
+if [ -e "$program/stdin" ]; then exec < "$program/stdin"; else exec < /dev/null; fi
+exec "$@" > "$outputs/stdout" 2> "$outputs/stderr"
+"""
+
+
+_Jobs = list[psij.Job]
+"""Of one run; in the class below `list` is a method."""
+_Ids = list[str]
+
+
+class HeadwayJobExecutor(psij.JobExecutor):
+    """Hands in each job as a run, and tells of its states from one thread for all."""
+
+    def __init__(
+        self, url: str | None = None, config: psij.JobExecutorConfig | None = None
+    ) -> None:
+        """The site of `headway login`; *url* and *config* are PSI/J's and say nothing here."""
+        super().__init__(url=url, config=config or psij.JobExecutorConfig())
+        self._clock = SystemClock()
+        self._jobs: dict[str, _Jobs] = {}
+        self._lock = Lock()
+        self._watching = False
+
+    def submit(self, job: psij.Job) -> None:
+        """See `psij.JobExecutor.submit`."""
+        spec = self._check_job(job)
+        try:
+            fields = _fields(spec)
+            files = {"run.sh": _SCRIPT}
+            if spec.stdin_path is not None:
+                files["stdin"] = Path(spec.stdin_path).read_bytes()
+            with Client() as client, folder_of(files, [], None) as folder:
+                queue = getattr(spec.attributes, "queue_name", None)
+                given = {**fields, "workdir": str(folder)}
+                run = client.submit(given, key=uuid.uuid4().hex, queue=queue)
+        except InvalidInput as error:
+            raise psij.InvalidJobException(str(error)) from error
+        except (HeadwayError, OSError) as error:
+            raise psij.SubmitException(str(error)) from error
+        self._follow(job, run.run_id)
+
+    def attach(self, job: psij.Job, native_id: str) -> None:
+        """See `psij.JobExecutor.attach`; *native_id* is a run's id."""
+        if job.status.state != psij.JobState.NEW:
+            raise psij.InvalidJobException("Job must be in the NEW state")
+        job.executor = self
+        self._follow(job, native_id)
+
+    def _follow(self, job: psij.Job, run_id: str) -> None:
+        job._native_id = run_id  # noqa: SLF001 - PSI/J's own executors set it
+        self._set_job_status(job, psij.JobStatus(psij.JobState.QUEUED))
+        with self._lock:
+            self._jobs.setdefault(run_id, []).append(job)
+            begin, self._watching = not self._watching, True
+        if begin:
+            Thread(target=self._watch, daemon=True, name="headway-psij").start()
+
+    def cancel(self, job: psij.Job) -> None:
+        """See `psij.JobExecutor.cancel`."""
+        if job.native_id is None:
+            self._set_job_status(job, psij.JobStatus(psij.JobState.CANCELED))
+            return
+        try:
+            with Client() as client:
+                client.cancel(job.native_id)
+        except HeadwayError as error:
+            raise psij.SubmitException(str(error)) from error
+
+    def list(self) -> _Ids:
+        """The runs of the token's user that have not ended."""
+        with Client() as client:
+            found = client.runs(mine=True, members=True)
+        return [each["run_id"] for each in found if each.get("ended_at") is None]
+
+    def _watch(self) -> None:
+        """Tell of changes until no job is left."""
+        with Client() as client:
+            while True:
+                with self._lock:
+                    jobs = {run_id: [*each] for run_id, each in self._jobs.items()}
+                    self._watching = bool(jobs)
+                if not jobs:
+                    return
+                for run_id, each in jobs.items():
+                    self._look(client, run_id, each)
+                self._clock.sleep(LOOK_EVERY_S)
+
+    def _look(self, client: Client, run_id: str, jobs: _Jobs) -> None:
+        """Tell *jobs* how their run stands; what is not known now is asked for later."""
+        try:
+            status = _status(client, run_id, jobs)
+        except (SiteUnreachable, GatewayRefused) as error:
+            if may_come_back(error):
+                return
+            status = _failed(error)
+        except Exception as error:  # noqa: BLE001 - who waits for the job has to hear of it
+            status = _failed(error)
+        if status.final:
+            with self._lock:
+                self._jobs.pop(run_id, None)
+        for job in jobs:
+            if status.final or status.state.is_greater_than(job.status.state):
+                self._set_job_status(job, status)
+
+
+def _status(client: Client, run_id: str, jobs: _Jobs) -> psij.JobStatus:
+    standing = client.standing(run_id)
+    if standing["over"]:
+        return _ended(client, run_id, jobs)
+    active = standing["state"] in _STARTED
+    state = psij.JobState.ACTIVE if active else psij.JobState.QUEUED
+    return psij.JobStatus(state)
+
+
+def _ended(client: Client, run_id: str, jobs: _Jobs) -> psij.JobStatus:
+    """How it ended, its streams where the jobs want them."""
+    run = client.run(run_id)
+    wanted = [job.spec for job in jobs if job.spec is not None]
+    if run["attempts"] and any(each.stdout_path or each.stderr_path for each in wanted):
+        with tempfile.TemporaryDirectory(prefix="headway-psij-") as made:
+            found = run.outputs(Path(made) / "outputs", ["stdout", "stderr"])
+            streams = {each.name: each for each in found}
+            for spec in wanted:
+                _bring(streams.get("stdout"), spec.stdout_path)
+                _bring(streams.get("stderr"), spec.stderr_path)
+    state = {
+        "Completed": psij.JobState.COMPLETED,
+        "Cancelled": psij.JobState.CANCELED,
+    }.get(run["state"], psij.JobState.FAILED)
+    code = (run.get("exit") or {}).get("code")
+    return psij.JobStatus(state, message=run.message, exit_code=code)
+
+
+def _failed(error: Exception) -> psij.JobStatus:
+    return psij.JobStatus(psij.JobState.FAILED, message=str(error))
+
+
+def _bring(stream: Path | None, wanted: Path | None) -> None:
+    if wanted is not None and stream is not None:
+        shutil.copyfile(stream, wanted)
+
+
+def _fields(spec: psij.JobSpec) -> dict[str, Any]:
+    """*spec* as fields of a job file.
+
+    Raises:
+        InvalidInput: It asks for what a run does not have.
+    """
+    refused = {
+        "launcher": spec.launcher not in {None, "", "single"},
+        "pre_launch": spec.pre_launch is not None,
+        "post_launch": spec.post_launch is not None,
+        "stage_in": bool(getattr(spec, "stage_in", None)),
+        "stage_out": bool(getattr(spec, "stage_out", None)),
+        "inherit_environment": not spec.inherit_environment,
+    }
+    for name, asked in refused.items():
+        if asked:
+            allowed = "a run has none of it: leave it out, or write a job file"
+            raise InvalidInput(name, str(getattr(spec, name)), allowed)
+    if not spec.executable:
+        raise InvalidInput("executable", "", "name the program, such as /bin/date")
+    attributes = spec.attributes
+    given: Mapping[str, Any] = getattr(attributes, "custom_attributes", None) or {}
+    own = {n.removeprefix(_PREFIX): v for n, v in given.items() if n.startswith(_PREFIX)}
+    fields = in_this_python(own)
+    if account := getattr(attributes, "account", None):
+        fields["team"] = account
+    if (lasts := getattr(attributes, "duration", None)) is not None:
+        fields.setdefault("max_runtime", f"{lasts.total_seconds():.0f}s")
+    fields["name"] = as_name(spec.name or spec.executable)
+    words = [str(each) for each in spec.arguments or []]
+    fields["command"] = ["sh", "run.sh", str(spec.directory or ""), str(spec.executable), *words]
+    fields["env"] = {name: str(value) for name, value in (spec.environment or {}).items()}
+    return fields | {
+        "resources": _resources(spec.resources or ResourceSpecV1(), own.get("resources") or {})
+    }
+
+
+def _resources(spec: psij.ResourceSpec, own: Mapping[str, Any]) -> dict[str, Any]:
+    """*own*, and what *spec* says; one process."""
+    if not isinstance(spec, ResourceSpecV1):
+        raise InvalidInput("resources", type(spec).__name__, "give a ResourceSpecV1")
+    if spec.computed_process_count > 1:
+        allowed = "1: several are for jobs with `launch`, which PSI/J cannot say"
+        raise InvalidInput("process_count", str(spec.computed_process_count), allowed)
+    found: dict[str, Any] = {}
+    if spec.cpu_cores_per_process:
+        found["cpus"] = spec.cpu_cores_per_process
+    if spec.gpu_cores_per_process:
+        found["gpus"] = spec.gpu_cores_per_process
+    if (memory := getattr(spec, "memory", None)) is not None:
+        found["host_memory"] = int(memory)
+    if spec.exclusive_node_use:
+        found["sharing"] = "whole"
+    return {**found, **own}
