@@ -6,6 +6,7 @@ import pwd
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from headway.home import node_identity, strip_set_ids
 from headway.ledger import Ledger
 from headway.model.container_policy import ContainerPolicy, NetworkMode
 from headway.model.job_types import OWNER
-from headway.model.lease import Refuse
+from headway.model.lease import Lease, Refuse
 from headway.model.node import Capacity, Gpu, Node, NodePorts, NodeReading, PortUse
 from headway.model.node_settings import NodeSettings
 from headway.policy.network import network_of
@@ -31,6 +32,8 @@ from headway.telemetry.reading import node_reading, with_owners
 
 log = logging.getLogger(__name__)
 
+_LOOKS_WITHIN_S = 10
+"""A worker looks at its GPUs once a second, and reports them every five."""
 OPERATORS_TEAM = "default"
 """Of whoever set the site up, and of runs that did not come in at the gateway."""
 
@@ -243,6 +246,27 @@ def pythons(site: Site) -> Mapping[str, str] | None:
     except HeadwayError as error:
         log.debug("which base images are here is not known: %s", error)
         return None
+
+
+def sick_gpus(site: Site, lease: Lease, *, since: datetime | None = None) -> str:
+    """Those of *lease*'s GPUs that are sick, with what each has; empty where none is.
+
+    Args:
+        site: Of this node.
+        lease: Of a run here.
+        since: Wait, a while at most, until the node's worker has looked after this time: by then
+            it has drained whatever had made a program end.
+    """
+    held, tries = {grant.uuid for grant in lease.gpus}, 0
+    while True:
+        record = site.ledger.nodes.get(site.settings.node)
+        drains = record.node.gpu_drains if record is not None else {}
+        told = [f"{uuid}: {drains[uuid].told}" for uuid in sorted(held & drains.keys())]
+        read_at = record.reading.at if record is not None and record.reading else None
+        if told or since is None or tries == _LOOKS_WITHIN_S or (read_at and read_at > since):
+            return ", ".join(told)
+        tries += 1
+        site.clock.sleep(1.0)
 
 
 def lost_here(site: Site) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Commands about nodes: node add, join, serve, leave, drain, resume, remove."""
+"""Commands about nodes: node add, join, serve, leave, drain, resume, gpu, remove."""
 
 import shlex
 import sys
@@ -7,6 +7,7 @@ import click
 
 from headway.admin import join as joining
 from headway.admin.down import AtDown, take_down
+from headway.admin.gpu_reset import gpu_was_reset
 from headway.admin.node_removal import remove_node, unknown_node
 from headway.admin.processes import start_guard, start_worker
 from headway.admin.register import write_profile
@@ -133,6 +134,27 @@ def _set_state(name: str, state: NodeState, reason: str) -> Json:
     if not site.ledger.nodes.set_state(name, state, reason, actor=os_user()):
         raise unknown_node(site, name)
     return {"node": name, "state": state.value, "reason": reason}
+
+
+@node.group()
+def gpu() -> None:
+    """GPUs of a node: one that is sick takes no runs until its agent has found it well."""
+
+
+def _tell_reset(done: Json) -> None:
+    say(f"gpu{done['index']} of node {done['node']} takes runs again")
+
+
+@gpu.command("reset-ok")
+@click.argument("name", type=NODE)
+@click.argument("gpu")
+@told_by(_tell_reset)
+def reset_ok(name: str, gpu: str) -> Json:
+    """Say that GPU of NAME, its number or uuid, was reset: its agent looks, and takes it back.
+
+    Where it is still sick it stays drained, and what it has is told.
+    """
+    return gpu_was_reset(this_site(), name, gpu)
 
 
 @node.command()

@@ -12,7 +12,7 @@ from headway.ledger.database import Repository
 from headway.ledger.tables import AttemptRow, RunRow
 from headway.model.attempt_record import AttemptRecord, Failures
 from headway.model.lease import Fence
-from headway.model.run import PROGRAM_FAILURES, RESTARTED, Exit, ExitKind, Measurement
+from headway.model.run import PROGRAM_FAILURES, RESTARTED, SICK_GPU, Exit, ExitKind, Measurement
 
 INFRASTRUCTURE_COUNTS_FOR = timedelta(hours=1)
 """So long an attempt that node or engine ended counts against its run's retries."""
@@ -36,7 +36,11 @@ class Attempts(Repository):
             lately = col(AttemptRow.ended_at) > from_now(-INFRASTRUCTURE_COUNTS_FOR)
             program = col(AttemptRow.exit_kind).in_(PROGRAM_FAILURES)
             infrastructure = and_(col(AttemptRow.exit_kind) == ExitKind.INFRASTRUCTURE, lately)
-            restarts = and_(col(AttemptRow.exit_message) == RESTARTED, lately)
+            of_the_machine = or_(
+                col(AttemptRow.exit_message) == RESTARTED,
+                col(AttemptRow.exit_message).startswith(SICK_GPU),
+            )
+            restarts = and_(col(AttemptRow.exit_kind) == ExitKind.PREEMPTED, of_the_machine, lately)
             query = select(
                 AttemptRow.run_id,
                 func.count(case((program, 1))),

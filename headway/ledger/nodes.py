@@ -22,6 +22,7 @@ from headway.ledger.lease_rows import LIVE, release_all
 from headway.ledger.records import NodeRecord
 from headway.ledger.tables import LeaseRow, NodeKeyRow, NodeRow, SettingRow, StagedRow, StagedUseRow
 from headway.model.access import BY_A_BLOCK, changes, token_digest
+from headway.model.gpu_health import GpuDrain, Sickness
 from headway.model.lease import NO_EXPIRY
 from headway.model.node import Capacity, Node, NodePorts, NodeReading, NodeState, Reserve
 
@@ -78,6 +79,7 @@ class Nodes(Repository):
                     heartbeat_at=now(session),
                     files_url=known.files_url if known is not None and same else "",
                     files_certificate=known.files_certificate if known is not None and same else "",
+                    gpu_drains=(known.gpu_drains if known is not None else None) or {},
                 )
             )
             session.flush()
@@ -112,6 +114,42 @@ class Nodes(Repository):
         newest = update(NodeRow).where(*own).values(reading=reading, heartbeat_at=db_now())
         with self._database.one_statement() as session:
             return session.execute(newest.returning(col(NodeRow.name))).first() is not None
+
+    def judge_gpus(
+        self,
+        name: str,
+        worker_token: str,
+        *,
+        sick: Mapping[str, Mapping[Sickness, str]],
+        well: Collection[str] = (),
+    ) -> None:
+        """Let GPUs that are *sick* take no runs, and those that are *well* take them again.
+
+        Nothing changes if another worker has the node. What a drained GPU has had stays told.
+        """
+        with self._database.transaction() as session:
+            row = _row(session, name, lock=True)
+            if row is None or row.worker_token != token_digest(worker_token):
+                return
+            drains = {
+                uuid: each for uuid, each in (row.gpu_drains or {}).items() if uuid not in well
+            }
+            for uuid, why in sick.items():
+                before = drains.get(uuid, GpuDrain(now(session), {}))
+                drains[uuid] = GpuDrain(before.since, {**before.why, **why})
+            row.gpu_drains = drains
+
+    def gpu_was_reset(self, name: str, uuid: str, *, actor: str) -> bool:
+        """Note that *actor* says so of a drained GPU; False when it is not drained."""
+        with self._database.transaction() as session:
+            row = _row(session, name, lock=True)
+            drains = dict((row.gpu_drains if row is not None else None) or {})
+            if row is None or uuid not in drains:
+                return False
+            note(session, Act(actor, "node.gpu.reset", name, {"gpu": uuid}))
+            drains[uuid] = replace(drains[uuid], reset_at=now(session))
+            row.gpu_drains = drains
+            return True
 
     def get(self, name: str) -> NodeRecord | None:
         """The node called *name*."""
@@ -317,6 +355,6 @@ def node_record(row: NodeRow, key: str = "") -> NodeRecord:
     # What cannot be read is promised to nobody; the node's worker writes it anew.
     capacity = Capacity(row.cpus, row.host_memory_bytes, row.gpus or ())
     reserve = Reserve(row.reserve_cpus, row.reserve_host_memory_bytes)
-    ports = row.ports or NodePorts()
-    node = record(Node, row, capacity=capacity, reserve=reserve, ports=ports)
+    ports, drains = row.ports or NodePorts(), row.gpu_drains or {}
+    node = record(Node, row, capacity=capacity, reserve=reserve, ports=ports, gpu_drains=drains)
     return record(NodeRecord, row, node=node, worker_token=key)

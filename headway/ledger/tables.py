@@ -4,13 +4,25 @@
 number and every enumeration has a CHECK constraint.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, Index, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, Column, Index, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
-from headway.ledger.columns import ID, EnumWord, UtcDateTime, at_least, one_of, plain, value, word
+from headway.ledger.columns import (
+    ID,
+    EnumWord,
+    UtcDateTime,
+    Value,
+    at_least,
+    one_of,
+    plain,
+    value,
+    word,
+)
+from headway.model.gpu_health import GpuDrain
 from headway.model.lease import Demand, Resource, Sharing
 from headway.model.node import Gpu, NodePorts, NodeReading, NodeState
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState, When
@@ -52,6 +64,11 @@ class NodeRow(SQLModel, table=True):
             name="reserve_within_capacity",
         ),
         CheckConstraint("price_per_hour >= 0 AND gpu_price_per_hour >= 0", name="prices"),
+        CheckConstraint(
+            "NOT jsonb_path_exists(CAST(gpu_drains AS jsonb), "
+            "'$.* ? (!(exists (@.why.* ? (@ != \"\"))))')",
+            name="drained_for_a_reason",
+        ),
     )
     name: str = Field(primary_key=True, max_length=63)
     pool: str
@@ -78,6 +95,11 @@ class NodeRow(SQLModel, table=True):
     files_certificate: str = ""
     """The one that it shows there, as PEM; empty where it shows none."""
     ports: NodePorts | None = value(NodePorts)
+    gpu_drains: Mapping[str, GpuDrain] | None = Field(
+        default_factory=dict,
+        sa_column=Column(Value(Mapping[str, GpuDrain]), nullable=False, server_default="{}"),
+    )
+    """The database refuses a grant on one of these: see migration 0046."""
 
 
 class NodeKeyRow(SQLModel, table=True):

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
+from headway.model.gpu_health import GpuDrain
 from headway.model.number_range import NumberRange
 
 
@@ -17,7 +18,7 @@ class NodeState(enum.StrEnum):
     READY = "ready"
     """Takes new runs."""
     DRAINING = "draining"
-    """What runs there goes on; nothing new starts. An operator or a lost GPU did this."""
+    """What runs there goes on; nothing new starts. An operator did this."""
     LOST = "lost"
     """Its worker has not been heard of; its leases stay, since its containers may live.
     Kept in the ledger while an operator removes it: nothing there is renewed any more."""
@@ -112,6 +113,8 @@ class Node:
     gpu_price_per_hour: float = 0.0
     """Price of one GPU for an hour, in the site's currency."""
     ports: NodePorts = field(default_factory=NodePorts)
+    gpu_drains: Mapping[str, GpuDrain] = field(default_factory=dict)
+    """Its GPUs that take no runs, by uuid."""
 
 
 class NodeSpace(NamedTuple):

@@ -106,6 +106,8 @@ CANCELLED_BY_USER = "cancelled by user "
 """The same of whom the gateway knows by a token."""
 RESTARTED = "its machine was restarted; it goes on from its checkpoint when there is room again"
 """Message of the exit of an attempt that ended so, which counts as no failure."""
+SICK_GPU = "a GPU that it held is sick"
+"""How the message of an attempt begins that ended for that, which counts as a restart."""
 DELETED = "its run was deleted in Prefect"
 
 

@@ -15,7 +15,7 @@ class Silent(enum.StrEnum):
     STARVED = "starved"
     """Its GPU waits for its processors: the data loader is too slow."""
     GPU_LOST = "gpu_lost"
-    """A GPU that it holds fell off the bus, and it has not ended."""
+    """Of versions before, which left a run on a GPU that fell off the bus."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 from headway.model.attempt_record import Failures
 from headway.model.lease import Basis, Demand
 from headway.model.node import NodeSpace
-from headway.model.run import RESTARTED, Exit, ExitKind
+from headway.model.run import RESTARTED, SICK_GPU, Exit, ExitKind
 from headway.policy.demand import (
     after_gpu_out_of_memory,
     after_out_of_memory,
@@ -105,6 +105,17 @@ def restarted(exit_: Exit, before: Failures, *, alone: bool) -> Exit:
     if alone and before.restarts < _RESTARTS_AN_HOUR:
         return Exit(ExitKind.PREEMPTED, exit_.code, RESTARTED)
     return Exit(ExitKind.INFRASTRUCTURE, exit_.code, "its machine was restarted")
+
+
+def on_sick_gpu(exit_: Exit, why: str, before: Failures, *, alone: bool) -> Exit:
+    """The exit of an attempt that ended as *exit_* on a GPU that is sick, as *why* says.
+
+    It is repeated as after a restart: a program that makes GPUs sick does not go on for ever.
+    """
+    is_spared = alone and before.restarts < _RESTARTS_AN_HOUR
+    kind = ExitKind.PREEMPTED if is_spared else ExitKind.INFRASTRUCTURE
+    goes_on = "; it goes on elsewhere from its checkpoint" if is_spared else ""
+    return Exit(kind, exit_.code, f"{SICK_GPU} ({why}){goes_on}")
 
 
 def grown(exit_: Exit) -> Exit:

@@ -41,7 +41,7 @@ def compute_headroom(
 
     Returns:
         Bytes, CPUs and GPUs that a new lease may take. GPUs that could not be
-        read, and those that are lost, offer nothing.
+        read, and those that are lost or drained, offer nothing.
     """
     capacity, reserve = node.capacity, node.reserve
     held = [(lease, _occupant(lease, end_s(lease))) for lease in leases]
@@ -63,10 +63,7 @@ def compute_headroom(
     return Headroom(
         node.name,
         host,
-        [
-            _gpu_room(gpu, held, seen, utilisation_limit)
-            for gpu, seen in _seen(capacity.gpus, reading)
-        ],
+        [_gpu_room(gpu, held, seen, utilisation_limit) for gpu, seen in _seen(node, reading)],
         ports=_port_rooms(node, held, reading.busy_ports if reading is not None else ()),
         port_use=node.ports.use,
         disk_bytes=math.inf
@@ -102,8 +99,9 @@ def _port_rooms(
     return rooms
 
 
-def _seen(gpus: Sequence[Gpu], reading: NodeReading | None) -> list[tuple[Gpu, GpuReading | None]]:
-    """Those of *gpus* that can be read, each with its reading; all without a *reading*."""
+def _seen(node: Node, reading: NodeReading | None) -> list[tuple[Gpu, GpuReading | None]]:
+    """Those of *node* that take runs and can be read, each with its reading; or None."""
+    gpus = [gpu for gpu in node.capacity.gpus if gpu.uuid not in node.gpu_drains]
     if reading is None:
         return [(gpu, None) for gpu in gpus]
     readings = {gpu.uuid: gpu for gpu in reading.gpus or ()}
@@ -121,10 +119,12 @@ def grant_need(grant: GpuGrant) -> Need:
 
 
 def lost_gpus(node: Node, reading: NodeReading | None) -> tuple[str, ...]:
-    """Each GPU of *node* that fell off the bus, with the cause: ``gpu1 lost: …``."""
+    """Each GPU of *node* that takes no runs, with the cause: ``gpu1 drained: …``."""
     gone = reading.lost_gpus if reading is not None else {}
+    told = {uuid: f"lost: {cause}" for uuid, cause in gone.items()}
+    told |= {uuid: f"drained: {drain.told}" for uuid, drain in node.gpu_drains.items()}
     return tuple(
-        f"gpu{gpu.index} lost: {gone[gpu.uuid]}" for gpu in node.capacity.gpus if gpu.uuid in gone
+        f"gpu{gpu.index} {told[gpu.uuid]}" for gpu in node.capacity.gpus if gpu.uuid in told
     )
 
 

@@ -16,7 +16,7 @@ STARVED_FRAC = 0.3
 """Below this mean utilisation a GPU that is used waits more than it works."""
 BUSY_HOST_FRAC = 0.8
 """Of the CPUs that a lease has: above it, the data loader is what the GPU waits for."""
-ENDED_FOR = frozenset({Silent.GPU_UNUSED, Silent.OVER_GRANT, Silent.GPU_LOST})
+ENDED_FOR = frozenset({Silent.GPU_UNUSED, Silent.OVER_GRANT})
 """What a site may end a run for: a starved GPU is slow, but is being used."""
 
 
@@ -25,7 +25,6 @@ def silent_failures(
     points: Mapping[str, Sequence[TelemetryPoint]],
     *,
     cpu_used: float | None,
-    lost: Mapping[str, str],
     after_s: float,
 ) -> list[SilentFailure]:
     """What goes wrong silently in the run that holds *lease*.
@@ -39,16 +38,10 @@ def silent_failures(
         lease: With its GPUs.
         points: Of each GPU by uuid, one a second since the start, oldest first.
         cpu_used: Processors that the run used on average meanwhile; None when unknown.
-        lost: GPUs of the node that fell off the bus, by uuid, with the cause.
         after_s: Starting up and loading data take a while.
     """
     found = []
     for grant in lease.gpus:
-        if grant.uuid in lost:
-            cause = f"which fell off the bus ({lost[grant.uuid]})"
-            text = f"holds {grant.uuid}, {cause}. Cancel it if it does not end by itself"
-            found.append(SilentFailure(Silent.GPU_LOST, lease.run_id, grant.uuid, 0.0, 0.0, text))
-            continue
         seen = points.get(grant.uuid, ())
         held = seen[-1].run_bytes.get(lease.run_id, 0) if seen else 0
         # Of a GPU that it has alone, the run may take the reserve too: nobody is promised it.
@@ -123,28 +116,13 @@ def to_end_for(
     return None
 
 
-def exit_told(
-    exit_: Exit, warnings: Sequence[RunWarning], lost: Mapping[str, str], gpus: Sequence[str]
-) -> Exit:
-    """*exit_*, or what really ended the attempt: the site's policy, or a GPU that was lost.
+def exit_told(exit_: Exit, warnings: Sequence[RunWarning]) -> Exit:
+    """*exit_*, or that the site's policy really ended the attempt, as one of its *warnings* says.
 
-    A run that the policy ended has failed, also when it obeyed with exit 0; it
-    is not repeated. One whose GPU was lost is: that is not the program's doing.
-
-    Args:
-        exit_: As the container ended.
-        warnings: All of the attempt's.
-        lost: GPUs of the node that fell off the bus, by uuid, with the cause.
-        gpus: Those that the attempt held.
+    A run that the policy ended has failed, also when it obeyed with exit 0; it is not repeated.
     """
     cause = next((w for w in warnings if w.stopped_at is not None), None)
-    if cause is not None and cause.failure.kind is not Silent.GPU_LOST:
-        said = f"stopped by the site's policy on silent failures: it {cause.failure.text}"
-        return Exit(ExitKind.FAILED, exit_.code, said)
-    gone = next((gpu for gpu in gpus if gpu in lost), None)
-    own_end = {ExitKind.FAILED, ExitKind.GPU_OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE}
-    if gone is None or (exit_.kind not in own_end and cause is None):
+    if cause is None:
         return exit_
-    code = "without an exit code" if exit_.code is None else f"with exit {exit_.code}"
-    said = f"GPU {gone} was lost while it ran ({lost[gone]}), and it ended {code}"
-    return Exit(ExitKind.INFRASTRUCTURE, exit_.code, f"{said}; other GPUs go on taking runs")
+    said = f"stopped by the site's policy on silent failures: it {cause.failure.text}"
+    return Exit(ExitKind.FAILED, exit_.code, said)

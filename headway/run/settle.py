@@ -13,7 +13,16 @@ from headway.model.lease import Basis, Demand
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.model.trace import AFTER, EPOCHS_DONE, UTILISATION, Trace
-from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, grown, preempted, restarted
+from headway.policy.conclude import (
+    AttemptEnd,
+    Ended,
+    Had,
+    conclude,
+    grown,
+    on_sick_gpu,
+    preempted,
+    restarted,
+)
 from headway.policy.silent_failures import exit_told
 from headway.run.admit import forecast
 from headway.run.followed import Followed
@@ -23,7 +32,7 @@ from headway.run.rendezvous import end_of_gang
 from headway.runtime.errors import ImageMissing, PolicyViolation
 from headway.runtime.outcome import ended_by_restart
 from headway.staging.errors import CacheFull, SourceUnreachable, StagingTimedOut
-from headway.this_node import lost_here
+from headway.this_node import sick_gpus
 from headway.units import format_duration, format_size
 
 CUT_SHORT = frozenset({ExitKind.TIMED_OUT, ExitKind.CANCELLED, ExitKind.PREEMPTED})
@@ -160,7 +169,8 @@ def settle(attempt: NodeAttempt, followed: Followed, kept: str = "") -> tuple[Ex
         gpu_type = forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
         # Nothing of a run on GPUs of several types, which is as slow as the slowest: it has none.
         learnt = lesson_of(attempt, exit_, measured, demand, above_bytes)
-        if gpu_type and learnt is not None:
+        held_sick = attempt.lease is not None and sick_gpus(attempt.site, attempt.lease)
+        if gpu_type and learnt is not None and not held_sick:
             trace = trace_of(attempt, exit_, demand, learnt, gpu_type, started_at=record.started_at)
             attempt.site.ledger.traces.learn(attempt.fence, trace)
     if exit_.kind is ExitKind.OK:
@@ -217,6 +227,10 @@ def _exit(attempt: NodeAttempt, followed: Followed, other: str | None) -> tuple[
         return preempted(own, other), 0
     own = _told(attempt, own)
     exit_ = followed.cancellation or own
+    sick = _sick(attempt, exit_, followed)
+    if sick:
+        before = site.ledger.attempts.failures([attempt.run_id]).get(attempt.run_id, Failures())
+        return on_sick_gpu(exit_, sick, before, alone=attempt.job.nodes == 1), 0
     if followed.cancellation is None or exit_.kind is ExitKind.FAILED:
         exit_ = end_of_gang(attempt.site, attempt.meeting, exit_, attempt.job.launch)
     # Ranks fail when rank 0, told to stop for another run, leaves them with exit 0.
@@ -229,15 +243,25 @@ def _exit(attempt: NodeAttempt, followed: Followed, other: str | None) -> tuple[
     return with_shortage(exit_, short), short.above_bytes
 
 
+_OF_A_SICK_GPU = frozenset({ExitKind.FAILED, ExitKind.GPU_OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE})
+"""How an attempt may end for it: by its program's own failure, or stopped by the site."""
+
+
+def _sick(attempt: NodeAttempt, exit_: Exit, followed: Followed) -> str:
+    """What is wrong with the GPUs of an attempt that may have ended for it; empty for nothing."""
+    if attempt.lease is None or not attempt.lease.gpus or exit_.kind not in _OF_A_SICK_GPU:
+        return ""
+    if exit_ is followed.cancellation and exit_.kind is ExitKind.FAILED:
+        return ""  # for what it did itself, such as filling the disk
+    ended = followed.status.ended_at or attempt.site.clock.now()
+    return sick_gpus(attempt.site, attempt.lease, since=ended)
+
+
 def _told(attempt: NodeAttempt, exit_: Exit) -> Exit:
-    """*exit_*, unless the site's policy or a lost GPU ended the attempt."""
+    """*exit_*, unless the site's policy ended the attempt."""
     if attempt.lease is None or not attempt.lease.gpus:
         return exit_
-    site = attempt.site
-    warnings = site.ledger.warnings.of_run(attempt.run_id, attempt.number)
-    gpus = [grant.uuid for grant in attempt.lease.gpus]
-    may_be_lost = warnings or exit_.kind is not ExitKind.OK
-    return exit_told(exit_, warnings, lost_here(site) if may_be_lost else {}, gpus)
+    return exit_told(exit_, attempt.site.ledger.warnings.of_run(attempt.run_id, attempt.number))
 
 
 def _measured(

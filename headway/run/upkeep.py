@@ -10,7 +10,7 @@ from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Basis, Fence, Lease
 from headway.model.progress import ProgressPoint
-from headway.model.run import Exit, ExitKind
+from headway.model.run import SICK_GPU, Exit, ExitKind
 from headway.policy.disk import DiskUse, why_too_much
 from headway.policy.idle import EndIdle, gpu_was_used, judge_idle
 from headway.policy.silent_failures import silent_failures, to_end_for
@@ -23,7 +23,7 @@ from headway.runtime.diskuse import DiskMeter, entries
 from headway.runtime.port import ContainerStatus, Usage
 from headway.runtime.redact import FileRedactor
 from headway.site import Site
-from headway.this_node import lost_here
+from headway.this_node import sick_gpus
 from headway.units import GIB, format_size
 
 CHECKS = 5
@@ -64,7 +64,6 @@ class SilentCheck:
             lease,
             points,
             cpu_used=self._cpu_used(elapsed_s, usage, window_s),
-            lost=lost_here(self._site),
             after_s=settings.silent_after_s,
         )
         going_on, begun = ledger.warnings.keep(lease.fence, found)
@@ -134,6 +133,7 @@ ENVIRONMENT_BYTES = 32 * GIB
 """What one environment takes at most; it is its team's, and counts against no run's disk."""
 _MOST_FILES = 500_000
 _SETTINGS_EVERY_S = 5.0
+_HEALTH_EVERY_S = 5.0
 _DISK_GRACE_S = 1.0
 _FAR_BEYOND = 1.05
 """Times what it asks for: beyond that nothing is given any grace."""
@@ -161,6 +161,7 @@ class AttemptUpkeep:
             self._post = GangPost(attempt, meeting.gang_id, meeting.rank)
         self._container_folders: tuple[Path, ...] = ()
         self._settings_due = NowAndThen(attempt.site.clock, _SETTINGS_EVERY_S)
+        self._health_due = NowAndThen(attempt.site.clock, _HEALTH_EVERY_S)
         self._reserve_bytes: int | None = None
         own = ", working directory" if attempt.job.code else ""
         self._disk = DiskMeter(
@@ -187,7 +188,7 @@ class AttemptUpkeep:
             self._post.pass_on()
 
     def cancellation(self, status: ContainerStatus) -> Exit | None:
-        """Why the container has to stop: for the disk it takes, unused, or with its gang."""
+        """Why it has to stop: for its disk, unused, for a sick GPU, or with its gang."""
         uses = self._disk.measure(status.pids)
         too_much = self._why_too_much(uses) or self._disk.why_uncounted
         if too_much:
@@ -199,6 +200,10 @@ class AttemptUpkeep:
             return Exit(ExitKind.FAILED, None, too_much)
         if (idle := self._idle.verdict()) is not None:
             return Exit(ExitKind.OK, None, idle.why)
+        if self._lease.gpus and self._health_due.is_due():
+            sick = sick_gpus(self._site, self._lease)
+            if sick:
+                return Exit(ExitKind.INFRASTRUCTURE, None, f"{SICK_GPU} ({sick})")
         meeting = self._attempt.meeting
         return why_end(self._site, meeting) if meeting is not None else None
 

@@ -2,13 +2,16 @@
 
 import ctypes
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import pynvml
 
 from headway.clock import Clock, SystemClock
+from headway.model.gpu_health import GpuHealth
 from headway.model.link import GpuLinks
 from headway.model.node import Gpu, GpuReading
 from headway.telemetry.deadline import DeadlineReader
@@ -86,6 +89,19 @@ class NvmlGpus:
         """
         return self._reader.call(self._read)
 
+    def health(self) -> tuple[GpuHealth, ...]:
+        """How every GPU is that is not lost. An Xid is told once, to this process.
+
+        Raises:
+            NvmlUnavailable: NVML cannot be used (any more).
+            TelemetryTimeout: NVML hangs.
+        """
+        return self._reader.call(self._health)
+
+    def retry_lost(self) -> None:
+        """Ask for lost GPUs at the next reading."""
+        self._opened_s = -math.inf
+
     def links(self) -> tuple[GpuLinks, ...]:
         """How every GPU is connected now.
 
@@ -97,6 +113,13 @@ class NvmlGpus:
         return self._reader.call(
             lambda: tuple(self._ask(device.links, device.gpu.uuid) for device in self._open())
         )
+
+    def _health(self) -> tuple[GpuHealth, ...]:
+        found = []
+        for device in self._open():
+            with suppress(GpuLost):  # the next reading says so
+                found.append(self._ask(device.health, device.gpu.uuid))
+        return tuple(found)
 
     def _read(self) -> tuple[GpuReading, ...]:
         now_s = self._clock.monotonic_s()

@@ -5,11 +5,13 @@ memory of its own, and a container is given a slice by that uuid.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import pynvml
 
+from headway.model.gpu_health import GpuHealth
 from headway.model.link import GpuLinks, NvLink, Pcie
 from headway.model.node import Gpu, GpuProcess, GpuReading
 from headway.telemetry.errors import NvmlUnavailable
@@ -22,6 +24,8 @@ _NVLINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 
 """nvmlNvlinkVersion_t; older bindings lack names for the later ones."""
 LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 """Errors of one GPU that leave the others alone."""
+_MOST_EVENTS = 100
+"""Read of one GPU at once."""
 _CPU_WORDS, _WORD_BITS = 64, 64
 """Room for 4,096 CPUs, in NVML's words."""
 _NOT_OFFERED = (
@@ -47,6 +51,9 @@ class Device:
 
     handle: Any
     gpu: Gpu
+    board: Any
+    """The GPU that it is or is a slice of: events are the whole GPU's."""
+    _events: Any = None
     _traffic: _Traffic | None = None
 
     def _offered(self, read: Callable[..., T], *args: object) -> T | None:
@@ -84,6 +91,43 @@ class Device:
             nvlink_tx_bytes_per_s=nvlink_tx,
             processes=self._offered(_processes) or (),
         )
+
+    def health(self) -> GpuHealth:
+        """How it is, with the Xids since the call before."""
+        remapped = self._offered(pynvml.nvmlDeviceGetRemappedRows)
+        return GpuHealth(
+            self.gpu.uuid,
+            xids=_offered(self._xids) or (),
+            ecc_uncorrectable=self._offered(
+                pynvml.nvmlDeviceGetTotalEccErrors,
+                pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+                pynvml.NVML_VOLATILE_ECC,
+            ),
+            remap_failed=None if remapped is None else bool(remapped[3]),
+            lanes=self._offered(pynvml.nvmlDeviceGetCurrPcieLinkWidth),
+            lanes_at_most=self._offered(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
+            temperature_c=self._offered(
+                pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU
+            ),
+            slowdown_c=self._offered(
+                pynvml.nvmlDeviceGetTemperatureThreshold,
+                pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
+            ),
+        )
+
+    def _xids(self) -> tuple[int, ...]:
+        """By an event set of its own: one of all GPUs tells nothing once one of them is lost."""
+        if self._events is None:
+            events = pynvml.nvmlEventSetCreate()
+            pynvml.nvmlDeviceRegisterEvents(
+                self.board, pynvml.nvmlEventTypeXidCriticalError, events
+            )
+            self._events = events
+        found: list[int] = []
+        with suppress(pynvml.NVMLError_Timeout):  # there are no more
+            while len(found) < _MOST_EVENTS:
+                found.append(pynvml.nvmlEventSetWait_v2(self._events, 0).eventData)
+        return tuple(found)
 
     def _nvlink_rates(self, now_s: float) -> tuple[float, float] | tuple[None, None]:
         counters = self._offered(_nvlink_counters)
@@ -152,7 +196,7 @@ def find() -> Found:
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             parts = _slices(handle)
-            found.devices.extend([_device(part, index) for part in parts])
+            found.devices.extend([_device(part, index, handle) for part in parts])
             if parts != [handle]:
                 found.divided.add(pynvml.nvmlDeviceGetUUID(handle))
         except pynvml.NVMLError as error:
@@ -176,10 +220,10 @@ def _slices(handle: Any) -> list[Any]:
     return slices
 
 
-def _device(handle: Any, index: int) -> Device:
+def _device(handle: Any, index: int, board: Any) -> Device:
     uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
     total, _, _ = _memory(handle, uuid)
-    return Device(handle, Gpu(uuid=uuid, index=index, name=name, memory_bytes=total))
+    return Device(handle, Gpu(uuid=uuid, index=index, name=name, memory_bytes=total), board)
 
 
 def _memory(handle: Any, uuid: str) -> tuple[int, int, int]:

@@ -7,6 +7,7 @@ contract in `tests.ports.telemetry_contract`.
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from headway.model.gpu_health import GpuHealth
 from headway.model.link import GpuLinks
 from headway.model.node import Gpu, GpuReading, HostReading
 
@@ -37,6 +38,19 @@ class GpuSensors(Protocol):
             NvmlUnavailable: NVML cannot be used (any more).
             TelemetryTimeout: NVML hangs.
         """
+        ...
+
+    def health(self) -> tuple[GpuHealth, ...]:
+        """How every GPU is that is not lost. An Xid is told once, to this process.
+
+        Raises:
+            NvmlUnavailable: NVML cannot be used (any more).
+            TelemetryTimeout: NVML hangs.
+        """
+        ...
+
+    def retry_lost(self) -> None:
+        """Ask for lost GPUs at the next reading, without the usual pause."""
         ...
 
     def links(self) -> tuple[GpuLinks, ...]:

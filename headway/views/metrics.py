@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from headway.estimate.starts import score
 from headway.ledger.records import RunRecord
+from headway.model.gpu_health import Sickness
 from headway.model.lease import Resource
 from headway.model.node import GpuReading, NodeState
 from headway.model.run import ExitKind, Prediction, RunState
@@ -137,6 +138,7 @@ def _gpus(seen: SiteSnapshot) -> Iterator[Metric]:
     memory = _gauge("gpu_memory_bytes", "Physical memory of the GPU.", *labels)
     promised = _gauge("gpu_memory_promised_bytes", "GPU memory promised to leases.", *labels)
     lost = _gauge("gpu_lost", "1 while the GPU is off the bus.", *labels)
+    drained = _gauge("gpu_drained", "1 while it takes no runs, by what it has.", *labels, "kind")
     read = {field: _gauge(name, text, *labels) for name, text, field in _GPU_READINGS}
     for record in seen.nodes:
         reading = record.reading
@@ -147,11 +149,14 @@ def _gpus(seen: SiteSnapshot) -> Iterator[Metric]:
             grants = (grant for lease in seen.leases for grant in lease.gpus)
             promised.add_metric(values, sum(g.memory_bytes for g in grants if g.uuid == gpu.uuid))
             lost.add_metric(values, float(reading is not None and gpu.uuid in reading.lost_gpus))
+            drain = record.node.gpu_drains.get(gpu.uuid)
+            for kind in Sickness:
+                drained.add_metric([*values, kind.value], float(bool(drain and kind in drain.why)))
             for field, family in read.items():
                 value = getattr(now[gpu.uuid], field) if gpu.uuid in now else None
                 if value is not None:  # an absent series says "not known", a zero would lie
                     family.add_metric(values, value)
-    yield from (memory, promised, lost, *read.values())
+    yield from (memory, promised, lost, drained, *read.values())
 
 
 def _line(seen: SiteSnapshot) -> Iterator[Metric]:

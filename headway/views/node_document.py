@@ -7,6 +7,7 @@ from typing import Any
 
 from headway.estimate.physics import Tables
 from headway.ledger.records import NodeRecord
+from headway.model.gpu_health import GpuDrain
 from headway.model.lease import Lease
 from headway.model.node import GpuReading
 from headway.model.staged import CacheUse
@@ -68,6 +69,7 @@ def node_shown(
                 "runs_used_bytes": _used_by_runs(used[gpu.uuid]) if gpu.uuid in used else None,
                 "utilisation_frac": used[gpu.uuid].utilisation_frac if gpu.uuid in used else None,
                 "lost": lost.get(gpu.uuid, ""),
+                **_drained(node.gpu_drains.get(gpu.uuid)),
                 "speed_from": tables.basis(gpu.name),
             }
             for gpu in node.capacity.gpus
@@ -76,6 +78,17 @@ def node_shown(
         "cache": asdict(caches.get(node.name, CacheUse())),
         "runs": [lease.run_id for lease in held],
         "heartbeat_at": iso_time(record.heartbeat_at),
+    }
+
+
+def _drained(drain: GpuDrain | None) -> dict[str, Any]:
+    if drain is None:
+        return {"drained": "", "drained_kinds": [], "drained_since": None}
+    kinds = [kind.value for kind in drain.why]
+    return {
+        "drained": drain.told,
+        "drained_kinds": kinds,
+        "drained_since": iso_time(drain.since),
     }
 
 

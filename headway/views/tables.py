@@ -80,14 +80,21 @@ def cache_text(cache: Mapping[str, Any]) -> str:
 
 
 def gpus_text(gpus: Iterable[Mapping[str, Any]]) -> str:
-    """The GPUs of a node's view for people: what is promised of them, and which are lost."""
+    """The GPUs of a node's view for people: what is promised of them, and which take no runs."""
     alike = Counter(_gpu_text(gpu) for gpu in gpus)
     return ", ".join(f"{count} × {text}" if count > 1 else text for text, count in alike.items())
 
 
+def out_of_service(gpu: Mapping[str, Any]) -> str:
+    """Why a GPU takes no runs, for people; empty where it does."""
+    if gpu.get("drained"):  # a gateway of an earlier version has no such field
+        return f"drained: {gpu['drained']}"
+    return f"lost: {gpu['lost']}" if gpu["lost"] else ""
+
+
 def _gpu_text(gpu: Mapping[str, Any]) -> str:
-    if gpu["lost"]:
-        return f"gpu{gpu['index']} lost: {gpu['lost']}"
+    if out := out_of_service(gpu):
+        return f"gpu{gpu['index']} {out}"
     promised = f"{format_size(gpu['promised_bytes'])} of {format_size(gpu['memory_bytes'])}"
     return f"{gpu['name']} {promised}"
 

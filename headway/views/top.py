@@ -20,7 +20,13 @@ from headway.views.node_document import node_shown
 from headway.views.queue_document import array_lines, line_views
 from headway.views.run_document import warning_view
 from headway.views.site_snapshot import RunProgress, progress_of_runs
-from headway.views.tables import array_counts, start_text, state_text, waiting_name
+from headway.views.tables import (
+    array_counts,
+    out_of_service,
+    start_text,
+    state_text,
+    waiting_name,
+)
 
 _BAR_CELLS = 12
 
@@ -79,8 +85,8 @@ def _nodes(nodes: Sequence[dict[str, Any]]) -> Table:
         if node["gpu_error"]:
             table.add_row(_plain(f"  {node['gpu_error']}", style="red"))
         for gpu in node["gpus"]:
-            if gpu["lost"]:
-                text = f"  gpu{gpu['index']}  {gpu['name']}  lost: {gpu['lost']}"
+            if out := out_of_service(gpu):
+                text = f"  gpu{gpu['index']}  {gpu['name']}  {out}"
                 table.add_row(_plain(text, style="red"))
                 continue
             table.add_row(

@@ -30,11 +30,13 @@ from prefect.workers.base import (
 from headway.errors import HeadwayError
 from headway.ledger.calls import scheduler_of
 from headway.ledger.database import Connections
+from headway.model.node import NodeReading
 from headway.node.daemon import revive_supervisor, worker_daemon
 from headway.node.expiry import tidy_environments, tidy_store, tidy_uploads, trim_code
 from headway.node.file_server import serve_files
 from headway.node.flowlock import FENCED, status_of
 from headway.node.forkstart import ENGINE, Program, fork
+from headway.node.gpu_watch import GpuWatch
 from headway.node.grants import NodeGrants
 from headway.node.janitor import Janitor
 from headway.node.prune import complete_removals, tidy
@@ -119,6 +121,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         )
         self._sampler = Sampler(self._site)
         self._janitor = Janitor(self._site, self._call_janitor)
+        self._gpu_watch = GpuWatch(self._site)
         self._reading = self._sampler.tick()
         have_fork_server(self._site.settings.state_dir)
 
@@ -274,11 +277,16 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         resting = tuple(self._starts.resting)
         reading = replace(self._reading, slots=self._slots, resting=resting)
         if not await anyio.to_thread.run_sync(
-            heartbeat, self._site, reading, limiter=self._heartbeat_thread
+            self._tell_ledger, reading, limiter=self._heartbeat_thread
         ):
             # Two workers of a node would take each other's runs for lost.
             log.error("node %s has another worker, or was removed", self._site.settings.node)
             os._exit(1)
+
+    def _tell_ledger(self, reading: NodeReading) -> bool:
+        """Whoever sees *reading* there may rely on it that GPUs found sick by then are drained."""
+        self._gpu_watch.settle()
+        return heartbeat(self._site, reading)
 
     async def _keep_house(self) -> None:
         in_thread = anyio.to_thread.run_sync
@@ -308,7 +316,11 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
 
     async def _sample(self) -> None:
         async with self._sampling:
-            self._reading = await anyio.to_thread.run_sync(self._sampler.tick)
+            reading = await anyio.to_thread.run_sync(self._sampler.tick)
+            is_sick = await anyio.to_thread.run_sync(self._gpu_watch.look)
+            self._reading = reading
+        if is_sick:
+            await self._heartbeat()
 
     async def _prune(self) -> None:
         failed: list[Exception] = []

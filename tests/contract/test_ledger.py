@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,10 +24,11 @@ from headway.errors import (
     NodeNameTaken,
     RunUnknown,
 )
-from headway.ledger import Ledger, database, pools
+from headway.ledger import Ledger, admitting, database, pools
 from headway.ledger.renewals import RenewalAnswer
 from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
+from headway.model.gpu_health import Sickness
 from headway.model.lease import ANY_PORT, Demand, Fence, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import (
     FREE_PORTS,
@@ -174,6 +176,54 @@ def test_a_removed_node_is_gone_until_its_worker_joins_again(ledger: Ledger) -> 
     assert isinstance(admit(ledger, "a"), Wait)
     ledger.nodes.register(NODE, boot_id="boot", worker_token="again")
     assert ledger.nodes.heartbeat("node-a", "again", reading)
+
+
+SICK = {"GPU-0": {Sickness.XID: "Xid 48 (double bit ECC error)"}}
+
+
+def on_a_gpu(sharing: Sharing = Sharing.WHOLE) -> Demand:
+    return Demand(GIB, gpus=1, gpu_memory_bytes=GIB, sharing=sharing)
+
+
+def test_a_sick_gpu_is_granted_to_nobody_until_it_is_well(ledger: Ledger) -> None:
+    ledger.nodes.judge_gpus("node-a", "another", sick=SICK)
+    assert ledger.nodes.get("node-a").node.gpu_drains == {}  # not by whom the node is not
+    ledger.nodes.judge_gpus("node-a", "worker", sick=SICK)
+    ledger.nodes.judge_gpus("node-a", "worker", sick={"GPU-0": {Sickness.ECC: "errors"}})
+    ledger.nodes.register(NODE, boot_id="boot", worker_token="worker")  # its worker starts anew
+    drain = ledger.nodes.get("node-a").node.gpu_drains["GPU-0"]
+    assert drain.told == "Xid 48 (double bit ECC error); errors"
+    assert [grant.uuid for grant in granted(ledger, "a", on_a_gpu()).gpus] == ["GPU-1"]
+    enqueue(ledger, "b")
+    waits = admit(ledger, "b", on_a_gpu())
+    assert isinstance(waits, Wait)
+    assert "gpu0 drained: Xid 48" in waits.reason
+    ledger.nodes.judge_gpus("node-a", "worker", sick={}, well=["GPU-0"])
+    assert isinstance(admit(ledger, "b", on_a_gpu()), Lease)
+
+
+def test_the_database_refuses_a_grant_on_a_drained_gpu(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue(ledger, "a")
+    ledger.nodes.judge_gpus("node-a", "worker", sick={**SICK, "GPU-1": SICK["GPU-0"]})
+    blind = replace(NODE, gpu_drains={})
+    monkeypatch.setattr(
+        admitting, "node_record", lambda row: SimpleNamespace(node=blind, reading=None)
+    )
+    with pytest.raises(LedgerError, match="takes no runs"):
+        admit(ledger, "a", on_a_gpu())
+
+
+def test_an_operator_says_only_of_a_drained_gpu_that_it_was_reset(ledger: Ledger) -> None:
+    assert not ledger.nodes.gpu_was_reset("node-a", "GPU-0", actor="ann")
+    ledger.nodes.judge_gpus("node-a", "worker", sick=SICK)
+    assert ledger.nodes.gpu_was_reset("node-a", "GPU-0", actor="ann")
+    assert ledger.nodes.get("node-a").node.gpu_drains["GPU-0"].reset_at is not None
+    ledger.nodes.judge_gpus("node-a", "worker", sick=SICK)  # its agent does not agree
+    assert ledger.nodes.get("node-a").node.gpu_drains["GPU-0"].reset_at is None
+    with pytest.raises(LedgerError, match="breaks one of its rules"):
+        ledger.nodes.judge_gpus("node-a", "worker", sick={"GPU-1": {}})
 
 
 def test_a_drained_node_grants_nothing(ledger: Ledger) -> None:

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from headway.model.gpu_health import Sickness
 from headway.model.link import Pcie
 from headway.model.node import GpuProcess
+from headway.policy.gpu_health import sicknesses
 from headway.telemetry.errors import NvmlUnavailable, TelemetryTimeout
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import GpuSensors, HostSensors
 from headway.units import GIB
-from tests.nvml.imitation import LOST, ImitatedGpus, elsewhere
+from tests.nvml.imitation import LOST, ImitatedGpus, ecc_uncorrectable, elsewhere
 from tests.nvml.stub import DRIVER_MISMATCH, GPU_IS_LOST, STATE_VARIABLE, StubGpus, build_stub
 from tests.ports.telemetry import FakeGpus, FakeHost
 from tests.ports.telemetry_contract import (
@@ -120,6 +122,29 @@ class TestImitatedGpus(GpuSensorsContract):
     def test_what_the_driver_keeps_is_no_programs(self, rig: GpuRig) -> None:
         (idle, _) = rig.sensors.read()
         assert (idle.used_bytes, idle.driver_bytes, idle.program_bytes) == (GIB, GIB, 0)
+
+    def test_each_sickness_is_seen_once_and_alone(self, tmp_path: Path) -> None:
+        gpus = ImitatedGpus(tmp_path, ["GPU-0", "GPU-1"])
+        with elsewhere(gpus) as sensors:
+            (well, _) = sensors.health()
+            assert sicknesses(well) == {}
+            gpus.set("GPU-0", ecc_uncorrectable(48))
+            sick, other = sensors.health()
+            assert set(sicknesses(sick)) == {Sickness.ECC, Sickness.ROW_REMAP, Sickness.XID}
+            assert (sick.xids, sicknesses(other)) == ((48,), {})
+            assert sensors.health()[0].xids == ()
+            gpus.heal()
+            gpus.set("GPU-1", {"thermal": {"temperature_gpu_c": 95}})
+            gpus.set("GPU-0", {"pcie": {"current_link_width": 8}})
+            narrow, hot = sensors.health()
+            assert (list(sicknesses(narrow)), list(sicknesses(hot))) == (
+                [Sickness.LINK_WIDTH],
+                [Sickness.HOT],
+            )
+            gpus.set("GPU-0", LOST)  # takes no Xid of the other with it
+            gpus.set("GPU-1", ecc_uncorrectable(31))
+            (left,) = sensors.health()
+            assert (left.uuid, left.xids) == ("GPU-1", (31,))
 
     def test_what_is_offered_is_read(self, rig: GpuRig) -> None:
         (gpu, _), (links, _) = rig.sensors.read(), rig.sensors.links()

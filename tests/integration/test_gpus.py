@@ -187,7 +187,7 @@ def test_a_gpu_that_falls_off_the_bus_drains_itself_alone(stub_site, stub, tmp_p
         )
         (node,) = stub_site.json("nodes")
         assert (node["state"], node["gpu_error"]) == ("ready", "")
-        said = f"gpu{index} lost: NVML error 15: GPU is lost"
+        said = f"gpu{index} drained: lost: NVML error 15: GPU is lost"
         for command in (["nodes"], ["top", "--once"]):
             shown = " ".join(stub_site.run(*command).stdout.split())
             assert "lost: NVML" in shown, command
@@ -203,5 +203,12 @@ def test_a_gpu_that_falls_off_the_bus_drains_itself_alone(stub_site, stub, tmp_p
         assert stub_site.run("up").returncode == 0
         lost = {gpu["uuid"]: bool(gpu["lost"]) for gpu in stub_site.json("nodes")[0]["gpus"]}
         assert lost == {gone: True, other: False}
+        refused = stub_site.run("node", "gpu", "reset-ok", node["node"], str(index))
+        assert refused.returncode != 0
+        assert "it still has lost" in " ".join(refused.stderr.split())
     finally:
         stub.heal()
+    # Its machine was not restarted, but the GPU is there again.
+    back = stub_site.run("node", "gpu", "reset-ok", node["node"], str(index))
+    assert back.returncode == 0, back.stderr
+    assert not any(gpu["drained"] for gpu in stub_site.json("nodes")[0]["gpus"])

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from headway.model.gpu_health import GpuHealth
 from headway.model.link import GpuLinks
 from headway.model.node import Gpu, GpuReading, HostReading
 from headway.telemetry.errors import TelemetryError
@@ -22,6 +23,7 @@ class FakeGpus:
             each.uuid: Gpu(each.uuid, each.index, each.name, each.memory_bytes) for each in readings
         }
         self._links: dict[str, GpuLinks] = {}
+        self._health: dict[str, GpuHealth] = {}
         self.error: TelemetryError | None = None
 
     @classmethod
@@ -58,6 +60,21 @@ class FakeGpus:
         """Every GPU as it was told. Raises `error`."""
         self._answer()
         return tuple(self._readings.values())
+
+    def sicken(self, uuid: str, **values: object) -> None:
+        """Change fields of one GPU's health."""
+        known = self._health.get(uuid, GpuHealth(uuid))
+        self._health[uuid] = replace(known, **values)  # type: ignore[arg-type]
+
+    def health(self) -> tuple[GpuHealth, ...]:
+        """As the test set it, else nothing known of it. Raises `error`; an Xid is told once."""
+        self._answer()
+        found = tuple(self._health.get(uuid, GpuHealth(uuid)) for uuid in self._readings)
+        self._health |= {each.uuid: replace(each, xids=()) for each in found}
+        return found
+
+    def retry_lost(self) -> None:
+        """Every reading asks anew here."""
 
     def links(self) -> tuple[GpuLinks, ...]:
         """As the test set them, else nothing known of them. Raises `error`."""

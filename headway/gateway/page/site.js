@@ -29,7 +29,7 @@ const key = (kind, text) => h("span", {}, h("span", { class: `key is-${kind}` })
 
 function figures(seen) {
   const gpus = seen.nodes.flatMap((node) => node.gpus);
-  const free = gpus.filter((gpu) => !gpu.promised_bytes && !gpu.lost).length;
+  const free = gpus.filter((gpu) => !gpu.promised_bytes && !gpu.lost && !gpu.drained).length;
   const figure = (count, text) => h("li", {}, h("b", {}, String(count)), text);
   return h("ul", { class: "figures" },
     figure(seen.nodes.filter((node) => node.state === "ready").length, `of ${seen.nodes.length} nodes ready`),
@@ -51,6 +51,7 @@ function nodeCard(node, busy) {
     node.gpu_error ? h("p", { class: "bad" }, node.gpu_error) : null,
     node.gpus.map((gpu) => {
       const name = `gpu${gpu.index} ${gpu.name}`;
+      if (gpu.drained) return h("p", { class: "bad" }, `${name} takes no runs: ${gpu.drained}`);
       if (gpu.lost) return h("p", { class: "bad" }, `${name} is lost: ${gpu.lost}`);
       const memory = { whole: gpu.memory_bytes, promised: gpu.promised_bytes, own: gpu.runs_used_bytes,
         strangers: strangers(gpu.used_bytes, gpu.runs_used_bytes) };

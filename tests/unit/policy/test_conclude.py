@@ -7,8 +7,17 @@ import pytest
 from headway.model.attempt_record import Failures
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Capacity, Gpu, Node, NodeSpace
-from headway.model.run import Exit, ExitKind
-from headway.policy.conclude import Again, AttemptEnd, Ended, Had, conclude, preempted, restarted
+from headway.model.run import SICK_GPU, Exit, ExitKind
+from headway.policy.conclude import (
+    Again,
+    AttemptEnd,
+    Ended,
+    Had,
+    conclude,
+    on_sick_gpu,
+    preempted,
+    restarted,
+)
 from headway.policy.demand import raised
 from headway.units import GIB
 
@@ -65,6 +74,16 @@ def test_a_restart_of_its_machine_costs_no_retry_unless_it_comes_again_and_again
     brings_it_down = restarted(lost, Failures(restarts=3), alone=True)
     assert isinstance(conclude(end(ExitKind.OK, exit_=brings_it_down, retries=0)), Ended)
     assert restarted(lost, Failures(), alone=False).kind is ExitKind.INFRASTRUCTURE
+
+
+def test_a_sick_gpu_costs_no_retry_unless_it_comes_again_and_again() -> None:
+    failed = Exit(ExitKind.FAILED, 1, "said")
+    spared = on_sick_gpu(failed, "GPU-0: Xid 48", Failures(9, 9, 2), alone=True)
+    assert conclude(end(ExitKind.OK, exit_=spared, retries=0)) == Again(spared, {})
+    assert spared.message.startswith(f"{SICK_GPU} (GPU-0: Xid 48)")
+    makes_sick = on_sick_gpu(failed, "x", Failures(restarts=3), alone=True)
+    assert isinstance(conclude(end(ExitKind.OK, exit_=makes_sick, retries=0)), Ended)
+    assert on_sick_gpu(failed, "x", Failures(), alone=False).kind is ExitKind.INFRASTRUCTURE
 
 
 def test_more_host_memory_until_there_is_no_more() -> None:

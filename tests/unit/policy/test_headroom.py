@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.model.gpu_health import GpuDrain, Sickness
 from headway.model.lease import ANY_PORT, Admit, Demand, GpuGrant, Lease, Sharing, Wait
 from headway.model.node import (
     Capacity,
@@ -273,6 +274,14 @@ def test_a_lost_gpu_offers_nothing_and_is_named():
     assert isinstance(wait, Wait)
     assert wait.reason.endswith("; gpu1 lost: x (on n)")
     assert isinstance(judge(Demand(GIB, gpus=1, gpu_memory_bytes=GIB), headroom), Admit)
+
+
+def test_a_drained_gpu_offers_nothing_and_is_told_with_what_it_has() -> None:
+    sick = {"GPU-a": GpuDrain(AT, {Sickness.XID: "Xid 48", Sickness.ECC: "errors"})}
+    read = NodeReading(AT, HostReading(64 * GIB, 0, 0.0, GIB), (gpu(A), gpu(B)))
+    headroom = compute_headroom(replace(NODE, gpu_drains=sick), [], read)
+    assert [room.uuid for room in headroom.gpus] == ["GPU-b"]
+    assert headroom.lost_gpus == ("gpu0 drained: Xid 48; errors",)
 
 
 def test_a_port_at_which_a_program_that_is_no_run_listens_is_waited_for() -> None:

@@ -34,7 +34,7 @@ def points(
 def look(
     seen: dict[str, list[TelemetryPoint]], cpu_used: float | None = None, lease: Lease = LEASE
 ) -> list[SilentFailure]:
-    return silent_failures(lease, seen, cpu_used=cpu_used, lost={}, after_s=300.0)
+    return silent_failures(lease, seen, cpu_used=cpu_used, after_s=300.0)
 
 
 def kinds(seen: dict[str, list[TelemetryPoint]], cpu_used: float | None = None) -> list[Silent]:
@@ -86,14 +86,6 @@ def test_the_reserve_of_a_gpu_of_its_own_is_nobody_elses() -> None:
     assert look(points(1, 0.9, {"r1": 4 * GIB}), lease=alone) == []
 
 
-def test_a_lost_gpu_is_not_judged_but_named() -> None:
-    (found,) = silent_failures(
-        LEASE, points(600, 0.0), cpu_used=None, lost={"GPU-0": "NVML error 15"}, after_s=300.0
-    )
-    assert found.kind is Silent.GPU_LOST
-    assert "NVML error 15" in found.text
-
-
 def warning(kind: Silent, began_s: float = 0.0, *, stopped: bool = False) -> RunWarning:
     failure = SilentFailure(kind, "r1", "GPU-0", 0.0, 0.02, "holds GPU-0, 0.0% busy")
     began = NOON + timedelta(seconds=began_s)
@@ -135,18 +127,7 @@ def test_knobs_out_of_range_are_refused(knob: dict[str, float]) -> None:
 
 def test_what_the_policy_ended_has_failed_with_what_was_measured() -> None:
     obeyed = Exit(ExitKind.OK, 0, "done")
-    told = exit_told(obeyed, [warning(Silent.GPU_UNUSED, stopped=True)], {}, ["GPU-0"])
+    told = exit_told(obeyed, [warning(Silent.GPU_UNUSED, stopped=True)])
     assert (told.kind, told.code) == (ExitKind.FAILED, 0)
     assert "it holds GPU-0, 0.0% busy" in told.message
-    assert exit_told(obeyed, [warning(Silent.GPU_UNUSED)], {}, ["GPU-0"]) is obeyed
-
-
-def test_a_run_whose_gpu_was_lost_is_tried_again() -> None:
-    failed, lost = Exit(ExitKind.FAILED, 1, "the program failed"), {"GPU-0": "NVML error 15"}
-    told = exit_told(failed, [], lost, ["GPU-0"])
-    assert told.kind is ExitKind.INFRASTRUCTURE
-    assert "GPU GPU-0 was lost while it ran (NVML error 15)" in told.message
-    assert exit_told(failed, [], lost, ["GPU-1"]) is failed
-    for kind in (ExitKind.OK, ExitKind.CANCELLED, ExitKind.TIMED_OUT):
-        well = Exit(kind, 0, "")
-        assert exit_told(well, [], lost, ["GPU-0"]) is well
+    assert exit_told(obeyed, [warning(Silent.GPU_UNUSED)]) is obeyed

@@ -14,7 +14,7 @@ NODE = {
     "gpu_error": "",
     "gpus": [{
         "index": 0, "name": "V100", "memory_bytes": 16 * GIB, "used_bytes": None,
-        "promised_bytes": 3 * GIB, "utilisation_frac": None, "lost": "",
+        "promised_bytes": 3 * GIB, "utilisation_frac": None, "lost": "", "drained": "",
     }, {
         "index": 1, "name": "V100", "memory_bytes": 16 * GIB, "used_bytes": None,
         "promised_bytes": 0, "utilisation_frac": None, "lost": "NVML error 15",

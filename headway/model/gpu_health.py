@@ -1,0 +1,54 @@
+"""The health of a GPU: what is seen of it, and why one takes no runs."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+
+class Sickness(enum.StrEnum):
+    """What a GPU may have."""
+
+    LOST = "lost"
+    """It fell off the bus, or must be reset."""
+    XID = "xid"
+    """The driver reported an Xid that is not a program's fault."""
+    ECC = "ecc"
+    """Errors of its memory that could not be corrected."""
+    ROW_REMAP = "row_remap"
+    """A bad row of its memory could not be replaced."""
+    LINK_WIDTH = "link_width"
+    """It has fewer PCIe lanes than it and its slot could have."""
+    HOT = "hot"
+    """It is as hot as where its hardware slows it down."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHealth:
+    """What NVML says of one GPU's health; None where GPU or driver does not tell it."""
+
+    uuid: str
+    xids: tuple[int, ...] = ()
+    """Reported since the look before."""
+    ecc_uncorrectable: int | None = None
+    """Errors since the driver was loaded or the GPU reset."""
+    remap_failed: bool | None = None
+    lanes: int | None = None
+    lanes_at_most: int | None = None
+    temperature_c: float | None = None
+    slowdown_c: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDrain:
+    """Why a GPU takes no runs; it stays so until its agent has found it well again."""
+
+    since: datetime
+    why: Mapping[Sickness, str]
+    reset_at: datetime | None = None
+    """When an operator said that it was reset; None once its agent has looked."""
+
+    @property
+    def told(self) -> str:
+        """All that it has."""
+        return "; ".join(self.why.values())

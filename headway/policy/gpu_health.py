@@ -1,0 +1,107 @@
+"""Which GPUs are sick, and of what.
+
+Whose fault an Xid is goes by the immediate action in NVIDIA's catalog (docs.nvidia.com/deploy/
+xid-errors/analyzing-xid-catalog.html, Ampere and newer): one after which the program is to be
+started again is that program's, one that asks for a reset or a restart of the machine the GPU's,
+one that is to be ignored nobody's. Three differ, by the catalog's own words: 43 and 137 are
+"typically application errors" although the GPU is to be left alone; 94 is the GPU's memory, which
+may go on "until the reset can be performed".
+"""
+
+import enum
+from collections.abc import Mapping
+
+from headway.model.gpu_health import GpuHealth, Sickness
+
+
+class Fault(enum.StrEnum):
+    """Whose an Xid is."""
+
+    PROGRAM = "the program's"
+    GPU = "the GPU's"
+    NOBODY = "nobody's"
+    """It only tells: nothing has failed."""
+
+
+_CATALOG: tuple[tuple[Fault, str, tuple[int, ...]], ...] = (
+    (Fault.PROGRAM, "GPU stopped processing", (8, 43)),
+    (Fault.PROGRAM, "invalid or corrupted push buffer stream", (11, 25, 32)),
+    (Fault.PROGRAM, "graphics engine exception", (13,)),
+    (Fault.PROGRAM, "GPU memory page fault", (31,)),
+    (Fault.PROGRAM, "copy engine exception", (39, 40, 41, 70, 71, 72, 75, 76, 77, 85)),
+    (Fault.PROGRAM, "copy engine exception", tuple(range(126, 136))),
+    (Fault.PROGRAM, "cleanup behind a program that has ended", (45,)),
+    (Fault.PROGRAM, "video engine exception", (60, 68, 83, 84, 88, 89, 96, 97, 98)),
+    (Fault.PROGRAM, "graphics engine class error", (69,)),
+    (Fault.PROGRAM, "corrupted data sent to the GPU", (80,)),
+    (Fault.PROGRAM, "JPEG engine exception", (82, *range(99, 106))),
+    (Fault.PROGRAM, "optical flow engine exception", (86, 139)),
+    (Fault.PROGRAM, "NVLink privilege error", (137,)),
+    (Fault.GPU, "GPU stopped processing", (46,)),
+    (Fault.GPU, "double bit ECC error", (48,)),
+    (Fault.GPU, "auxiliary power is not connected", (54,)),
+    (Fault.GPU, "internal micro-controller halt", (61, 62, 169)),
+    (Fault.GPU, "row remapping failed", (64,)),
+    (Fault.GPU, "NVLink error", (74, 136, 149, 150, 155)),
+    (Fault.GPU, "GPU has fallen off the bus", (79,)),
+    (Fault.GPU, "contained memory error", (94,)),
+    (Fault.GPU, "uncontained memory error", (95,)),
+    (Fault.GPU, "context switch timeout", (109,)),
+    (Fault.GPU, "security fault", (110, 151)),
+    (Fault.GPU, "GSP error", (119, 120)),
+    (Fault.GPU, "unrecovered memory error", (140, 171, 172)),
+    (Fault.GPU, "GPU initialization error", (143,)),
+    (Fault.GPU, "a part of it was retired", (156,)),
+    (Fault.GPU, "fatal timeout", (158, 167)),
+    (Fault.NOBODY, "injected or of a test", (14, 106, 107)),
+    (Fault.NOBODY, "driver firmware", (37, 38, 44, 66, 67, 141)),
+    (Fault.NOBODY, "row remapping recorded", (63,)),
+    (Fault.NOBODY, "vGPU did not start", (78,)),
+    (Fault.NOBODY, "high single-bit ECC error rate", (92,)),
+    (Fault.NOBODY, "InfoROM is not written", (93,)),
+    (Fault.NOBODY, "corrected link error", (108, 121)),
+    # Those that are fatal are followed by 48.
+    (Fault.NOBODY, "NVLink event", (144, 145, 146, 147, 148)),
+    (Fault.NOBODY, "DLA error", (152, 153)),
+    (Fault.NOBODY, "recovery action of another Xid", (154,)),
+    (Fault.NOBODY, "channel or resource retirement", (157, 160, 161)),
+    (Fault.NOBODY, "power smoothing", (162, 163, 164, 165)),
+)
+XIDS: Mapping[int, tuple[Fault, str]] = {
+    xid: (fault, meaning) for fault, meaning, xids in _CATALOG for xid in xids
+}
+LASTS = {Sickness.LINK_WIDTH: 10, Sickness.HOT: 10}
+"""Looks in a row, one a second, before that counts: a link that saves power and a peak of heat are
+over soon. Everything else counts at once."""
+
+
+def fault_of(xid: int) -> Fault:
+    """Whose *xid* is; one that the table does not know is the GPU's, until somebody has looked."""
+    return XIDS[xid][0] if xid in XIDS else Fault.GPU
+
+
+def xid_told(xid: int) -> str:
+    """*xid* with its meaning."""
+    return f"Xid {xid} ({XIDS[xid][1] if xid in XIDS else 'not in the table of known ones'})"
+
+
+def sicknesses(seen: GpuHealth) -> dict[Sickness, str]:
+    """What the GPU has, with the figures; what is not told of it is no sickness.
+
+    A row that waits to be remapped is none: programs may go on and start, by NVIDIA's "GPU memory
+    error management".
+    """
+    found = {}
+    xids = sorted({xid for xid in seen.xids if fault_of(xid) is Fault.GPU})
+    if xids:
+        found[Sickness.XID] = ", ".join(xid_told(xid) for xid in xids)
+    if seen.ecc_uncorrectable:
+        found[Sickness.ECC] = "memory errors that ECC could not correct"
+    if seen.remap_failed:
+        found[Sickness.ROW_REMAP] = "a bad row of its memory could not be remapped"
+    if seen.lanes and seen.lanes_at_most and seen.lanes < seen.lanes_at_most:
+        found[Sickness.LINK_WIDTH] = f"PCIe x{seen.lanes} of x{seen.lanes_at_most}"
+    hot, limit = seen.temperature_c, seen.slowdown_c
+    if hot is not None and limit and hot >= limit:
+        found[Sickness.HOT] = f"{hot:g} °C, and its hardware slows down at {limit:g}"
+    return found

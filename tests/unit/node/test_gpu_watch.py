@@ -1,0 +1,100 @@
+"""The watch over a node's GPUs: what it drains, and when it takes one back."""
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from headway.model.gpu_health import GpuDrain, Sickness
+from headway.node.gpu_watch import GpuWatch
+from headway.telemetry.errors import TelemetryTimeout
+from tests.ports.telemetry import FakeGpus
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Bench:
+    """A watch, its GPUs, and what the ledger has."""
+
+    def __init__(self, drains: dict[str, GpuDrain] | None = None) -> None:
+        self.gpus, self.drains = FakeGpus.idle(3), drains or {}
+        nodes = SimpleNamespace(get=self._get, judge_gpus=self._judge)
+        self.site: Any = SimpleNamespace(
+            gpus=self.gpus,
+            ledger=SimpleNamespace(nodes=nodes),
+            settings=SimpleNamespace(node="n"),
+            worker_token="t",
+        )
+        self.watch = GpuWatch(self.site)
+
+    def _get(self, _: str) -> Any:
+        return SimpleNamespace(node=SimpleNamespace(gpu_drains=dict(self.drains)))
+
+    def _judge(self, _: str, __: str, *, sick: Any, well: Any) -> None:
+        for uuid in well:
+            del self.drains[uuid]
+        for uuid, why in sick.items():
+            had = self.drains[uuid].why if uuid in self.drains else {}
+            self.drains[uuid] = GpuDrain(NOON, {**had, **why})
+
+    def round(self, looks: int = 1) -> dict[str, set[Sickness]]:
+        for _ in range(looks):
+            self.watch.look()
+        self.watch.settle()
+        return {uuid: set(each.why) for uuid, each in self.drains.items()}
+
+    def was_reset(self, uuid: str) -> None:
+        self.drains[uuid] = GpuDrain(NOON, self.drains[uuid].why, reset_at=NOON)
+
+
+def test_an_xid_of_the_gpu_drains_it_alone_and_one_of_a_program_does_not() -> None:
+    bench = Bench()
+    bench.gpus.sicken("GPU-0", xids=(31,))
+    assert (bench.watch.look(), bench.round()) == (False, {})
+    bench.gpus.sicken("GPU-0", xids=(48,))
+    assert bench.watch.look()
+    assert bench.round() == {"GPU-0": {Sickness.XID}}
+    bench.gpus.sicken("GPU-0", remap_failed=True)  # a second sickness joins the first
+    assert bench.round() == {"GPU-0": {Sickness.XID, Sickness.ROW_REMAP}}
+
+
+def test_heat_counts_once_it_has_lasted() -> None:
+    bench = Bench()
+    bench.gpus.sicken("GPU-1", temperature_c=90, slowdown_c=87)
+    assert bench.round(looks=9) == {}
+    assert bench.round() == {"GPU-1": {Sickness.HOT}}
+
+
+def test_a_lost_gpu_is_drained() -> None:
+    bench = Bench()
+    bench.gpus.lose("GPU-2")
+    assert bench.round() == {"GPU-2": {Sickness.LOST}}
+
+
+def test_one_that_was_reset_is_taken_back_only_if_a_later_look_finds_nothing() -> None:
+    bench = Bench()
+    bench.gpus.sicken("GPU-0", xids=(48,), ecc_uncorrectable=2)
+    bench.round()
+    bench.was_reset("GPU-0")
+    bench.round()
+    both = {Sickness.XID, Sickness.ECC}
+    assert bench.round() == {"GPU-0": both}  # ECC still counts errors
+    assert bench.drains["GPU-0"].reset_at is None
+    bench.gpus.sicken("GPU-0", ecc_uncorrectable=0)
+    assert bench.round() == {"GPU-0": both}  # nobody has said that it was reset
+    bench.was_reset("GPU-0")
+    bench.round()
+    assert bench.round() == {}
+
+
+def test_a_worker_that_starts_anew_judges_what_was_drained_before() -> None:
+    old = GpuDrain(NOON, {Sickness.XID: "Xid 79"})
+    bench = Bench({"GPU-0": old, "GPU-1": GpuDrain(NOON, {Sickness.LINK_WIDTH: "x8"})})
+    bench.gpus.sicken("GPU-1", lanes=8, lanes_at_most=16)
+    bench.round()
+    assert bench.round() == {"GPU-1": {Sickness.LINK_WIDTH}}
+
+
+def test_gpus_that_cannot_be_read_change_nothing() -> None:
+    bench = Bench()
+    bench.gpus.error = TelemetryTimeout("NVML", 5.0)
+    assert (bench.watch.look(), bench.round()) == (False, {})
