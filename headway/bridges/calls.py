@@ -21,12 +21,14 @@ import cloudpickle
 
 from headway.bridges.sent import headway_call
 from headway.client.run import Run
-from headway.code.folder import pack
+from headway.code.folder import INCLUDE, pack
 from headway.errors import InvalidInput, RunFailed
 
 CALL, RESULT, REQUIREMENTS = "call.pkl", "headway-result.pkl", "headway-requirements.txt"
 _TOO_ODD = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 60
+_LARGEST = 1e300
+"""Of a number that the estimators are told; infinities and what is no number are left out."""
 
 
 class RemoteTraceback(Exception):
@@ -62,7 +64,8 @@ def folder_of(
             source = Path(str(module.__file__))
             if source.name == "__init__.py":
                 unwanted = shutil.ignore_patterns("__pycache__")
-                shutil.copytree(source.parent, folder / source.parent.name, ignore=unwanted)
+                beside = folder / source.parent.name
+                shutil.copytree(source.parent, beside, ignore=unwanted, dirs_exist_ok=True)
             else:
                 shutil.copy(source, folder)
         for name, content in files.items():
@@ -70,6 +73,8 @@ def folder_of(
             (folder / name).write_bytes(content)
         if requirements:
             (folder / REQUIREMENTS).write_text("\n".join(requirements) + "\n")
+        # All of it travels, whatever the ignore files say that were copied, or the user's own.
+        (folder / INCLUDE).write_text("*\n")
         yield folder
 
 
@@ -140,16 +145,18 @@ def as_name(text: str) -> str:
 
 def _numbers(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> dict[str, float]:
+) -> dict[str, int | float]:
     """The numbers among the arguments, by their names."""
     try:
         named = inspect.signature(function).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
         named = dict(kwargs)
     return {
-        name: float(value)
+        name: value
         for name, value in named.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and -_LARGEST <= value <= _LARGEST
     }
 
 
@@ -166,7 +173,8 @@ def result_of(run: Run) -> Any:
     with tempfile.TemporaryDirectory(prefix="headway-result-") as made:
         found = run.outputs(Path(made) / "outputs", [RESULT]) if _kept(run) else []
         if not found:
-            raise RunFailed(run.run_id, run["name"], run["state"], run.message)
+            kept = "its result was not kept" if run["state"] == "Completed" else run.message
+            raise RunFailed(run.run_id, run["name"], run["state"], kept)
         returned, error, trace = pickle.loads(found[0].read_bytes())  # noqa: S301
     if error is not None:
         raise error from RemoteTraceback(trace)

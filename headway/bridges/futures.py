@@ -1,5 +1,6 @@
 """`headway.Executor`: an executor of `concurrent.futures` whose workers are a site's nodes."""
 
+import uuid
 from collections.abc import Callable
 from concurrent.futures import Executor as FuturesExecutor
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from headway.bridges.calls import job_of, result_of
+from headway.bridges.patience import patiently
 from headway.client import Client
 from headway.client.run import Run
 from headway.errors import HeadwayError, RunFailed
@@ -47,7 +49,7 @@ class Call(Future[Any]):
         with self._lock:
             self.run, late = run, self._given_up
         if late:
-            run.cancel()
+            patiently(run.cancel)
 
 
 class Executor(FuturesExecutor):
@@ -115,12 +117,13 @@ class Executor(FuturesExecutor):
         if not call.set_running_or_notify_cancel():
             return
         try:
+            key = uuid.uuid4().hex
             with job_of(fn, args, kwargs, self._fields) as job:
-                run = self._client.submit(job, **self._place)
+                run = patiently(lambda: self._client.submit(job, key=key, **self._place))
             call.handed_in(run)
             with suppress(RunFailed):  # the function may have raised: its result says so
                 run.wait()
-            returned = result_of(run)
+            returned = patiently(lambda: result_of(run))
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is the future's
             call.set_exception(error)
         else:

@@ -6,10 +6,11 @@ Standard streams are paths on the machine of whoever hands in: what is to be rea
 what was written is fetched once the job has ended. `directory` and `executable` are the node's.
 """
 
+import logging
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
@@ -18,20 +19,19 @@ import psij
 from psij.resource_spec import ResourceSpecV1
 
 from headway.bridges.calls import as_name, folder_of, in_this_python
+from headway.bridges.patience import patiently
 from headway.client import Client
-from headway.client.run import LOOK_EVERY_S
+from headway.client.run import LOOK_EVERY_S, Run
 from headway.clock import SystemClock
-from headway.errors import (
-    GatewayRefused,
-    HeadwayError,
-    InvalidInput,
-    SiteUnreachable,
-    may_come_back,
-)
+from headway.errors import HeadwayError, InvalidInput, RunUnknown
 
+_log = logging.getLogger(__name__)
 _PREFIX = "headway."
 """Of custom attributes that are fields of a job file, such as ``headway.image``."""
 _STARTED = frozenset({"Running", "Cancelling"})
+_ENDS = {"Completed": psij.JobState.COMPLETED, "Cancelled": psij.JobState.CANCELED}
+_MOST_MISSES = 60
+_LISTED = 1000
 _SCRIPT = b"""\
 set -e
 program=$PWD outputs=$HEADWAY_OUTPUTS
@@ -57,6 +57,8 @@ class HeadwayJobExecutor(psij.JobExecutor):
         super().__init__(url=url, config=config or psij.JobExecutorConfig())
         self._clock = SystemClock()
         self._jobs: dict[str, _Jobs] = {}
+        self._misses: dict[str, int] = {}
+        """Of runs that have ended: how often their streams could not be fetched."""
         self._lock = Lock()
         self._watching = False
 
@@ -70,23 +72,29 @@ class HeadwayJobExecutor(psij.JobExecutor):
                 files["stdin"] = Path(spec.stdin_path).read_bytes()
             with Client() as client, folder_of(files, [], None) as folder:
                 queue = getattr(spec.attributes, "queue_name", None)
-                given = {**fields, "workdir": str(folder)}
-                run = client.submit(given, key=uuid.uuid4().hex, queue=queue)
+                given, key = {**fields, "workdir": str(folder)}, uuid.uuid4().hex
+                run = patiently(lambda: client.submit(given, key=key, queue=queue))
+                self._follow(client, job, run.run_id)
         except InvalidInput as error:
             raise psij.InvalidJobException(str(error)) from error
         except (HeadwayError, OSError) as error:
             raise psij.SubmitException(str(error)) from error
-        self._follow(job, run.run_id)
 
     def attach(self, job: psij.Job, native_id: str) -> None:
         """See `psij.JobExecutor.attach`; *native_id* is a run's id."""
         if job.status.state != psij.JobState.NEW:
             raise psij.InvalidJobException("Job must be in the NEW state")
         job.executor = self
-        self._follow(job, native_id)
+        with Client() as client:
+            self._follow(client, job, native_id)
 
-    def _follow(self, job: psij.Job, run_id: str) -> None:
-        job._native_id = run_id  # noqa: SLF001 - PSI/J's own executors set it
+    def _follow(self, client: Client, job: psij.Job, run_id: str) -> None:
+        with self._lock:
+            job._native_id = run_id  # noqa: SLF001 - PSI/J's own executors set it
+            given_up = job.status.final  # cancelled while it was handed in
+        if given_up:
+            patiently(lambda: client.cancel(run_id))
+            return
         self._set_job_status(job, psij.JobStatus(psij.JobState.QUEUED))
         with self._lock:
             self._jobs.setdefault(run_id, []).append(job)
@@ -96,87 +104,88 @@ class HeadwayJobExecutor(psij.JobExecutor):
 
     def cancel(self, job: psij.Job) -> None:
         """See `psij.JobExecutor.cancel`."""
-        if job.native_id is None:
-            self._set_job_status(job, psij.JobStatus(psij.JobState.CANCELED))
-            return
+        with self._lock:
+            run_id = job.native_id
+            if run_id is None:
+                self._set_job_status(job, psij.JobStatus(psij.JobState.CANCELED))
+                return
         try:
             with Client() as client:
-                client.cancel(job.native_id)
+                client.cancel(run_id)
         except HeadwayError as error:
             raise psij.SubmitException(str(error)) from error
 
     def list(self) -> _Ids:
         """The runs of the token's user that have not ended."""
         with Client() as client:
-            found = client.runs(mine=True, members=True)
+            found = client.runs(_LISTED, mine=True, members=True)
         return [each["run_id"] for each in found if each.get("ended_at") is None]
 
     def _watch(self) -> None:
         """Tell of changes until no job is left."""
-        with Client() as client:
-            while True:
-                with self._lock:
-                    jobs = {run_id: [*each] for run_id, each in self._jobs.items()}
-                    self._watching = bool(jobs)
-                if not jobs:
-                    return
-                for run_id, each in jobs.items():
-                    self._look(client, run_id, each)
-                self._clock.sleep(LOOK_EVERY_S)
+        while True:
+            with self._lock:
+                jobs = {run_id: [*each] for run_id, each in self._jobs.items()}
+                self._watching = bool(jobs)
+            if not jobs:
+                return
+            try:
+                with Client() as client:  # with the token of now
+                    for run_id, each in jobs.items():
+                        self._look(client, run_id, each)
+            except (HeadwayError, OSError) as error:
+                _log.warning("the site cannot be asked now: %s", error)
+            self._clock.sleep(LOOK_EVERY_S)
 
     def _look(self, client: Client, run_id: str, jobs: _Jobs) -> None:
         """Tell *jobs* how their run stands; what is not known now is asked for later."""
         try:
-            status = _status(client, run_id, jobs)
-        except (SiteUnreachable, GatewayRefused) as error:
-            if may_come_back(error):
-                return
-            status = _failed(error)
-        except Exception as error:  # noqa: BLE001 - who waits for the job has to hear of it
-            status = _failed(error)
+            status = self._status(client, run_id, jobs)
+        except RunUnknown as error:
+            status = psij.JobStatus(psij.JobState.FAILED, message=str(error))
+        if status is None:
+            return
         if status.final:
             with self._lock:
-                self._jobs.pop(run_id, None)
+                left = [each for each in self._jobs.pop(run_id, []) if each not in jobs]
+                if left:
+                    self._jobs[run_id] = left
+                self._misses.pop(run_id, None)
         for job in jobs:
             if status.final or status.state.is_greater_than(job.status.state):
                 self._set_job_status(job, status)
 
-
-def _status(client: Client, run_id: str, jobs: _Jobs) -> psij.JobStatus:
-    standing = client.standing(run_id)
-    if standing["over"]:
-        return _ended(client, run_id, jobs)
-    active = standing["state"] in _STARTED
-    state = psij.JobState.ACTIVE if active else psij.JobState.QUEUED
-    return psij.JobStatus(state)
-
-
-def _ended(client: Client, run_id: str, jobs: _Jobs) -> psij.JobStatus:
-    """How it ended, its streams where the jobs want them."""
-    run = client.run(run_id)
-    wanted = [job.spec for job in jobs if job.spec is not None]
-    if run["attempts"] and any(each.stdout_path or each.stderr_path for each in wanted):
-        with tempfile.TemporaryDirectory(prefix="headway-psij-") as made:
-            found = run.outputs(Path(made) / "outputs", ["stdout", "stderr"])
-            streams = {each.name: each for each in found}
-            for spec in wanted:
-                _bring(streams.get("stdout"), spec.stdout_path)
-                _bring(streams.get("stderr"), spec.stderr_path)
-    state = {
-        "Completed": psij.JobState.COMPLETED,
-        "Cancelled": psij.JobState.CANCELED,
-    }.get(run["state"], psij.JobState.FAILED)
-    code = (run.get("exit") or {}).get("code")
-    return psij.JobStatus(state, message=run.message, exit_code=code)
+    def _status(self, client: Client, run_id: str, jobs: _Jobs) -> psij.JobStatus | None:
+        """How the run stands; None where that is not all known yet."""
+        standing = client.standing(run_id)
+        if not standing["over"]:
+            active = standing["state"] in _STARTED
+            return psij.JobStatus(psij.JobState.ACTIVE if active else psij.JobState.QUEUED)
+        run = client.run(run_id)
+        lost = ""
+        try:
+            _bring(run, [job.spec for job in jobs if job.spec is not None])
+        except (HeadwayError, OSError) as error:
+            misses = self._misses[run_id] = self._misses.get(run_id, 0) + 1
+            if misses < _MOST_MISSES:
+                return None
+            lost = f"; its streams could not be fetched: {error}"
+        state = _ENDS.get(run["state"], psij.JobState.FAILED)
+        code = (run.get("exit") or {}).get("code")
+        return psij.JobStatus(state, message=run.message + lost, exit_code=code)
 
 
-def _failed(error: Exception) -> psij.JobStatus:
-    return psij.JobStatus(psij.JobState.FAILED, message=str(error))
-
-
-def _bring(stream: Path | None, wanted: Path | None) -> None:
-    if wanted is not None and stream is not None:
-        shutil.copyfile(stream, wanted)
+def _bring(run: Run, wanted: Sequence[psij.JobSpec]) -> None:
+    """The run's streams to where jobs want them."""
+    if not run["attempts"] or not any(each.stdout_path or each.stderr_path for each in wanted):
+        return
+    with tempfile.TemporaryDirectory(prefix="headway-psij-") as made:
+        found = run.outputs(Path(made) / "outputs", ["stdout", "stderr"])
+        streams = {each.name: each for each in found}
+        for spec in wanted:
+            for name, path in (("stdout", spec.stdout_path), ("stderr", spec.stderr_path)):
+                if path is not None and name in streams:
+                    shutil.copyfile(streams[name], path)
 
 
 def _fields(spec: psij.JobSpec) -> dict[str, Any]:

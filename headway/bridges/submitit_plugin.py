@@ -18,9 +18,10 @@ from submitit.core import utils
 from submitit.core.core import InfoWatcher, Job, PicklingExecutor
 
 from headway.bridges.calls import REQUIREMENTS, folder_of, in_this_python, name_of
+from headway.bridges.patience import patiently
 from headway.bridges.sent import headway_submitit
 from headway.client import Client
-from headway.errors import GatewayRefused, InvalidInput, SiteUnreachable, may_come_back
+from headway.errors import GatewayRefused, InvalidInput, RunUnknown, SiteUnreachable
 from headway.model.job import TrainingJob
 from headway.units import format_size
 
@@ -35,6 +36,7 @@ _PLUGIN = {
 _RESOURCES = {"cpus_per_task": "cpus", "gpus_per_node": "gpus"}
 _OWN = frozenset({"pool", "queue"})
 _LOOK_EVERY_S = 5
+_NO_LIMIT_MIN = 60 * 24 * 365
 
 
 class HeadwayInfoWatcher(InfoWatcher):
@@ -47,9 +49,9 @@ class HeadwayInfoWatcher(InfoWatcher):
             for job_id in self._registered - self._finished:
                 try:
                     standing = client.standing(job_id)
-                except (SiteUnreachable, GatewayRefused) as error:
-                    if not may_come_back(error):
-                        raise
+                except RunUnknown:
+                    standing = {"state": "Unknown", "over": True}
+                except (SiteUnreachable, GatewayRefused):
                     continue
                 self._info_dict[job_id] = {"State": str(standing["state"]).upper()}
                 if standing["over"]:
@@ -85,10 +87,11 @@ class HeadwayJob(Job[Any]):
         paths = self.paths
         paths.folder.mkdir(parents=True, exist_ok=True)
         with Client() as client, tempfile.TemporaryDirectory(dir=paths.folder) as made:
-            run = client.run(self.job_id)
+            run = patiently(lambda: client.run(self.job_id))
             if run["attempts"]:
-                paths.stdout.write_text(run.log())
-                for found in run.outputs(Path(made) / "outputs", [paths.result_pickle.name]):
+                paths.stdout.write_text(patiently(run.log))
+                wanted = [paths.result_pickle.name]
+                for found in patiently(lambda: run.outputs(Path(made) / "outputs", wanted)):
                     shutil.move(found, paths.result_pickle)
 
     def stdout(self) -> str | None:
@@ -129,7 +132,8 @@ class HeadwayExecutor(PicklingExecutor):
     def _handed_in(self, delayed: utils.DelayedSubmission) -> Job[Any]:
         given = dict(self.parameters)
         place = {name: given.pop(name, None) for name in _OWN}
-        delayed.set_timeout(given.get("timeout_min", 5), self.max_num_timeout)
+        # Without a time limit a run that is stopped for another one has not timed out.
+        delayed.set_timeout(given.get("timeout_min", _NO_LIMIT_MIN), self.max_num_timeout)
         call = cloudpickle.dumps(delayed)
         if len(call) > (most := self.max_pickle_size_gb * 1024**3):
             allowed = f"at most {format_size(int(most))}: raise headway_max_pickle_size_gb"
@@ -144,7 +148,8 @@ class HeadwayExecutor(PicklingExecutor):
             job["workdir"] = str(folder)
             if requirements:
                 job["requirements"] = REQUIREMENTS
-            run = client.submit(job, key=uuid.uuid4().hex, **place)
+            key = uuid.uuid4().hex
+            run = patiently(lambda: client.submit(job, key=key, **place))
         made = self.job_class(self.folder, run.run_id)
         made.paths.folder.mkdir(parents=True, exist_ok=True)
         made.paths.submitted_pickle.write_bytes(call)

@@ -4,16 +4,18 @@
         run = client.submit(Job(..., command=[..., str(trial.suggest_float("lr", 1e-4, 1))]))
         return followed(trial, run, "loss")
 
-Whatever the program logs its metric with, headway reads; the program knows nothing of Optuna.
+Whatever the program logs its metric with, headway reads; the program knows nothing of Optuna. A
+metric that is no number (NaN) is not read: the value before it counts.
 """
 
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any
 
+from headway.bridges.patience import patiently
 from headway.client import Client
 from headway.client.run import LOOK_EVERY_S, Run
 from headway.clock import Clock, SystemClock
-from headway.errors import GatewayRefused, InvalidInput, SiteUnreachable, may_come_back
+from headway.errors import HeadwayError, InvalidInput
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -38,31 +40,44 @@ def followed(
     """
     from optuna import TrialPruned  # noqa: PLC0415 - only who has a trial has Optuna
 
-    told: dict[int, float] = {}
+    values: dict[int, float] = {}
     names: set[str] = set()
+    over = False
     with nullcontext(client) if client is not None else Client() as asked:
-        over = False
-        while not over:
-            over = run.over()
-            try:
-                points = asked.progress(run.run_id)["points"]
-            except (SiteUnreachable, GatewayRefused) as error:
-                if not may_come_back(error):
-                    raise
-                points, over = [], False
-            for point in points:
-                names |= point["metrics"].keys()
-                step = point["iteration"] if point["iteration"] is not None else point["epoch"]
-                if metric in point["metrics"] and step is not None and int(step) not in told:
-                    told[int(step)] = float(point["metrics"][metric])
-                    trial.report(told[int(step)], int(step))
-            if not over and told and trial.should_prune():
-                run.cancel()
-                raise TrialPruned
+        try:
+            while not over:
+                over = run.over()
+                points = _points(asked, run)
+                names |= {name for point in points for name in point["metrics"]}
+                newest = _values(points, metric)
+                for step in newest.keys() - values.keys():
+                    trial.report(newest[step], step)
+                values |= newest
+                if not over and values and trial.should_prune():
+                    raise TrialPruned
+                if not over:
+                    (clock or SystemClock()).sleep(LOOK_EVERY_S)
+        except BaseException:  # whoever asks for the trial no more wants no run of it
             if not over:
-                (clock or SystemClock()).sleep(LOOK_EVERY_S)
+                with suppress(HeadwayError):
+                    run.cancel()
+            raise
         run.wait()
-    if not told:
+    if not newest:
         had = ", ".join(sorted(names)) or "none"
         raise InvalidInput("metric", metric, f"name one that the run has told; it has told {had}")
-    return told[max(told)]
+    return newest[max(newest)]
+
+
+def _points(client: Client, run: Run) -> list[dict[str, Any]]:
+    return patiently(lambda: client.progress(run.run_id)["points"])
+
+
+def _values(points: list[dict[str, Any]], metric: str) -> dict[int, float]:
+    """*metric* of the newest attempt, by iteration, or by epoch where none is told."""
+    found = {}
+    for point in points:
+        step = point["iteration"] if point["iteration"] is not None else point["epoch"]
+        if metric in point["metrics"] and step is not None:
+            found[int(step)] = float(point["metrics"][metric])
+    return found

@@ -137,10 +137,15 @@ def after_count(points: Sequence[ProgressPoint], runtime_s: float | None) -> Map
     reached = [each for each in points if each.total and done(each) >= each.total]
     if points and not any(each.total for each in points):
         reached = [max(points, key=done)]
-    elif not reached and len(points) > 1 and points[-1].total == points[-2].total:
+    elif (
+        not reached
+        and len(points) > 1
+        and points[-1].total
+        and (points[-1].total == points[-2].total)
+    ):
         before, last = points[-2:]
-        left, stride = (last.total or 0.0) - done(last), done(last) - done(before)
-        if left <= stride:
+        left, stride = points[-1].total - done(last), done(last) - done(before)
+        if 0 < left <= stride:
             reached = [last._replace(t_s=last.t_s + left / stride * (last.t_s - before.t_s))]
     return {AFTER: max(runtime_s - reached[0].t_s, 0.0)} if reached and runtime_s else {}
 

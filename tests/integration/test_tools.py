@@ -83,6 +83,22 @@ class TestExecutor:
         with pytest.raises(RunFailed):
             first.result()
 
+    def test_ignore_files_of_the_project_leave_nothing_of_the_call_behind(
+        self, tmp_path: Path
+    ) -> None:
+        project = tmp_path / "project"
+        project.mkdir()
+        (project / ".gitignore").write_text("*.pkl\ncloudpickle/\n")
+        (project / "mine.py").write_text("def three():\n    return 3\n")
+
+        def asked(most: float) -> int:
+            import mine
+
+            return min(int(mine.three()), int(most) if most < 9 else 9)
+
+        with headway.Executor(resources=SMALL, workdir=project) as executor:
+            assert executor.submit(asked, most=float("inf")).result() == 3
+
     def test_a_command_is_not_for_the_caller_to_say(self) -> None:
         with headway.Executor(command=["true"]) as executor:
             error = executor.submit(_divided, 1.0, 1.0).exception()

@@ -18,6 +18,10 @@ MAY_WRITE_IN_PLACE = {
     "runtime/process/shim.py",
     "runtime/process/passage.py",  # the kernel's settings
     "cli/estimate.py",  # where a person wants a document
+    "bridges/calls.py",  # a folder that is sent and then removed
+    "bridges/sent/headway_call.py",  # where nothing of headway is installed
+    "bridges/submitit_plugin.py",  # submitit's own folder
+    "run/shared_environment_entry.py",  # it runs where nothing of headway is installed
 }
 
 

@@ -15,6 +15,8 @@ import cloudpickle
 def main() -> int:
     """Call it; 0 if it returned, 1 if it raised."""
     result, status = Path(os.environ["HEADWAY_OUTPUTS"], "headway-result.pkl"), 0
+    if result.exists():
+        result.unlink()  # an earlier attempt's
     try:
         call = Path(__file__).with_name("call.pkl").read_bytes()
         function, args, kwargs = pickle.loads(call)  # noqa: S301 - it was sent with this file

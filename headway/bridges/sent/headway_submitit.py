@@ -48,6 +48,10 @@ def main() -> None:
     folder = Path(os.environ["HEADWAY_CHECKPOINT"], "submitit")
     folder.mkdir(parents=True, exist_ok=True)
     submitted, result = folder / f"{run_id}_submitted.pkl", folder / f"{run_id}_0_result.pkl"
+    kept = Path(os.environ["HEADWAY_OUTPUTS"], result.name)
+    for each in (result, kept):
+        if each.exists():
+            each.unlink()  # an earlier attempt's
     if not submitted.exists():
         part = submitted.with_suffix(".part")
         shutil.copy(Path(__file__).with_name(CALL), part)
@@ -56,7 +60,7 @@ def main() -> None:
         process_job(folder)
     finally:
         if result.exists():
-            shutil.copy(result, os.environ["HEADWAY_OUTPUTS"])
+            shutil.copy(result, kept)
 
 
 if __name__ == "__main__":

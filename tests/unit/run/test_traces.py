@@ -50,3 +50,11 @@ def test_how_long_it_went_on_when_the_first_total_was_reached() -> None:
     # Of a count without a total, where it came to; what it says again later is no count.
     assert after_count([*second, second[-1]._replace(t_s=18.5)], 19.0) == {AFTER: 2.0}
     assert after_count([], 19.0) == {}
+
+
+@pytest.mark.parametrize("total", [None, 1000])
+def test_a_count_that_stands_still_tells_nothing_of_its_end(total: int | None) -> None:
+    first = ProgressPoint(1.0, iteration=100, total=1000)
+    still = [ProgressPoint(at_s, iteration=500, total=total) for at_s in (2.0, 3.0)]
+    assert after_count([first, *still], 9.0) == {}
+    assert after_count([first, still[0], still[1]._replace(iteration=400)], 9.0) == {}

@@ -107,6 +107,7 @@ def test_the_heartbeat_goes_on_while_the_engine_and_every_other_thread_hang(
     host = HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
     worker._reading = NodeReading(SystemClock().now(), host)
     worker._sampler = SimpleNamespace(tick=answer.wait)
+    worker._gpu_watch = SimpleNamespace(look=lambda: False, settle=lambda: None)
     worker._wake, worker._housework, worker._mended = Event(), Event(), False
     worker._news = Event()
     worker._client = worker._events = SimpleNamespace()
