@@ -62,6 +62,15 @@ def give_name(part: Path, path: Path) -> None:
     sync_folder(path.parent)
 
 
+def give_name_to_all(part: Path, path: Path) -> None:
+    """The same for the folder *part*, whose files may not be on the disk yet."""
+    for folder, _, names in os.walk(part):
+        for name in names:
+            _sync(Path(folder) / name)
+        sync_folder(Path(folder))
+    give_name(part, path)
+
+
 def sync_folder(folder: Path) -> None:
     """Bring the names in *folder* to the disk."""
     _sync(folder, os.O_DIRECTORY)

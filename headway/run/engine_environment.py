@@ -6,11 +6,12 @@ the jobs: there is one for all.
 """
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
 from headway.code.unpack import unpack
-from headway.durable import replace_file
+from headway.durable import give_name_to_all, replace_file
 from headway.home import have_passable
 from headway.model.code import CodeManifest
 from headway.model.environment import environment_id, given
@@ -31,6 +32,7 @@ def words_before(attempt: NodeAttempt) -> tuple[str, ...]:
         InvalidInput: The code has no such file, or it asks for what no environment can have.
         CodeMissing: A part of the code is nowhere any more.
         RuntimeFailure: The site's certificates are not there.
+        CacheUnusable, OSError: The shared folder does not take it.
     """
     job, settings = attempt.job, attempt.site.settings
     if not job.requirements or job.code is None:
@@ -49,24 +51,29 @@ def words_before(attempt: NodeAttempt) -> tuple[str, ...]:
     if not folder.exists():  # which is whole from its first moment on
         have_passable(folder.parent)
         part = Path(mkdtemp(prefix=f"{name}.", dir=folder.parent))
-        files = part / "given"
-        unpack(CodeManifest(wheels), parts, files, None)
-        for file, text in (
-            (files / "requirements.txt", wanted.text),
-            (files / "constraints.txt", wanted.constraints_text),
-            (files / CERTIFICATES_FILE, certificates),
-            (part / "entry.py", _ENTRY.read_text()),
-            (part / "start.py", _STARTER.read_text()),
-        ):
-            replace_file(file, text, lasts=False)
-        place = str(folder / "given" / CERTIFICATES_FILE) if certificates else ""
-        variables = {**variables, **policy.outside.variables(place)}
-        variables["HEADWAY_CONTACT"] = policy.outside.contact
-        replace_file(part / "variables.json", json.dumps(variables), lasts=False)
         try:
-            part.rename(folder)
-        except OSError:  # the queue of another pool was faster
-            remove(part)
+            files = part / "given"
+            unpack(CodeManifest(wheels), parts, files, None)
+            place = str(folder / "given" / CERTIFICATES_FILE) if certificates else ""
+            variables = {**variables, **policy.outside.variables(place)}
+            variables["HEADWAY_CONTACT"] = policy.outside.contact
+            for file, text in (
+                (files / "requirements.txt", wanted.text),
+                (files / "constraints.txt", wanted.constraints_text),
+                (files / CERTIFICATES_FILE, certificates),
+                (part / "entry.py", _ENTRY.read_text()),
+                (part / "start.py", _STARTER.read_text()),
+                (part / "variables.json", json.dumps(variables)),
+            ):
+                replace_file(file, text)
+            # After a loss of power an empty start.py would end well, and nothing would have run.
+            give_name_to_all(part, folder)
+        except BaseException as error:
+            with suppress(OSError):  # what went wrong before is what is told
+                remove(part)
+            # Else the queue of another pool was faster.
+            if not (isinstance(error, OSError) and folder.exists()):
+                raise
     uv = maker_of(settings.environments_dir)
     return (
         "python3",
