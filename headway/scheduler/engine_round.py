@@ -11,7 +11,7 @@ from headway.engine.ask import Terms
 from headway.engine.decide import Do, about, is_passing
 from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.port import After, Array, Job, Nice, Request
-from headway.errors import CodeMissing, InvalidInput, LeaseLost
+from headway.errors import CacheUnusable, CodeMissing, InvalidInput, LeaseLost
 from headway.ledger.engines import EnginePoolRecord
 from headway.ledger.records import RunRecord
 from headway.ledger.runs import Reason
@@ -20,6 +20,7 @@ from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
 from headway.model.term import Term
 from headway.policy.settings import OnEngine
 from headway.run.on_engine import EngineAttempt, EngineLog, key_of
+from headway.runtime.errors import RuntimeFailure
 from headway.scheduler.engine_arrays import TOGETHER
 from headway.scheduler.engine_jobs import EngineJobs
 from headway.scheduler.engine_starts import SaidByEngine
@@ -130,11 +131,13 @@ class EngineRound:
         ):
             return
         self._handed_in += 1
+        request = None
         try:
             request = self._asked(record)
         except (CodeMissing, InvalidInput) as error:
             self._refuse(record, str(error))
-            return
+        except (CacheUnusable, RuntimeFailure, OSError) as error:
+            self.tell(record, f"it is not handed in yet, and tried again: {error}", None)
         if request is None:
             return
         if not together:

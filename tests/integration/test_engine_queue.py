@@ -23,6 +23,7 @@ from headway.model.array import Array
 from headway.model.job import TrainingJob
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.run.on_engine import EngineAttempt, EngineLog
+from headway.runtime.errors import RuntimeFailure
 from headway.scheduler.engine_jobs import EngineJobs
 from headway.scheduler.engine_queue import EngineQueue
 from headway.scheduler.limits import Gates
@@ -320,6 +321,23 @@ def test_a_run_that_cannot_be_handed_in_ends_and_one_with_a_fault_stops_no_other
     assert exit_ is not None
     assert exit_.kind is ExitKind.REFUSED
     assert "it was removed" in exit_.message
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeFailure("no such certificates"), OSError("the disk is full")]
+)
+def test_a_run_that_cannot_be_made_ready_now_is_told_why_and_tried_again(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def request(*_: object) -> Any:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EngineAttempt, "request", request)
+        follower.enqueue("r", *sh(":"))
+        follower.until(lambda: str(error) in follower.run("r").reason)
+        assert follower.run("r").state is RunState.WAITING
+    assert follower.ended("r").exit.kind is ExitKind.OK  # type: ignore[union-attr]
 
 
 def test_what_an_attempt_with_more_needs_is_foretold_once(
