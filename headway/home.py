@@ -41,6 +41,8 @@ _LEFT = frozenset({_SAMPLES, PROGRAMS, "database"})
 CLOSED_HOMES_DATABASE = "database-"
 """How folders in `ROOT_HOME` begin that are databases of root's sites below closed folders."""
 _PASSED = frozenset({"runs", "cache", "secrets", "work", "environments", "users"})
+_JOBS_OWN = "environments"
+"""What is in `engines` and stays as it is: jobs of engines make it."""
 TOLD_FOLDER, GANG_FOLDER = "told", "gang-"
 """How folders in a run's begin that are headway's, and in which its program finds what it is told.
 No program may write there; a closed one would be closed to the program that runs."""
@@ -112,7 +114,7 @@ def settle(home: Path) -> None:
         if not entry.is_dir():
             _close(Path(entry.path))
         elif entry.name not in _PASSED:
-            _close_all(Path(entry.path))
+            _close_all(Path(entry.path), but=_JOBS_OWN if entry.name == "engines" else "")
     _settle_runs(home / "runs")
     _settle_cache(home / "cache")
 
@@ -229,8 +231,10 @@ def _close(path: Path) -> None:
             path.chmod(mode & ~_OTHERS)
 
 
-def _close_all(top: Path) -> None:
-    for folder, _, names in os.walk(top):
+def _close_all(top: Path, but: str) -> None:
+    for folder, inside, names in os.walk(top):
+        if but in inside and folder == str(top):
+            inside.remove(but)
         _close(Path(folder))
         for name in names:
             path = Path(folder) / name

@@ -81,6 +81,16 @@ def test_what_programs_pass_on_the_way_to_their_own_stays_so(tmp_path: Path) -> 
     assert {mode(each) for each in tmp_path.rglob("*")} == {passable()}
 
 
+def test_what_jobs_of_engines_have_made_is_not_walked_through(tmp_path: Path) -> None:
+    for place in ("engines/environments/vision", "engines/ray/environments"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "module.py").touch(0o644)
+        (tmp_path / place / "module.py").chmod(0o644)
+    settle(tmp_path)
+    assert mode(tmp_path / "engines/environments/vision/module.py") == 0o644
+    assert mode(tmp_path / "engines/ray/environments/module.py") == 0o600
+
+
 def test_what_a_running_program_is_told_is_not_closed_to_it(tmp_path: Path) -> None:
     """`headway up` may be said again while it runs."""
     run = tmp_path / "runs/r1"
