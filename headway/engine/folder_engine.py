@@ -230,6 +230,8 @@ class FolderEngine(ABC):
         ended_itself = record is not None and record.end is not None
         if self._for_memory is None or job.phase is not Phase.ENDED or ended_itself:
             return job
+        if job.end is not None and job.end.kind not in {ExitKind.FAILED, ExitKind.INFRASTRUCTURE}:
+            return job  # which says more than its log
         if job.is_cancelled or not self._for_memory.search(self._place.said(job.key, job.member)):
             return job
         return replace(job, end=Exit(ExitKind.OUT_OF_MEMORY, None, OVER_MEMORY), reason=None)

@@ -225,10 +225,11 @@ def follow(
 def guarded(program: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:
     """What ends all of the group of *program* once this is killed, where the engine would not."""
     code = f"import os, sys; sys.stdin.read(); os.killpg({program.pid}, {signal.SIGKILL:d})"
-    if not os.environ.get("HEADWAY_ALONE"):
-        return None
     words = [sys.executable, "-IS", "-c", code]
-    return subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
+    with suppress(OSError):  # the program has started, and goes on without
+        if os.environ.get("HEADWAY_ALONE"):
+            return subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
+    return None
 
 
 def kill(program: subprocess.Popen[bytes]) -> None:
@@ -370,8 +371,7 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
 def main(folder: str, *, is_rank: bool) -> int:
     """Run the job of *folder*; the exit code of its program."""
     request = read(folder, "request.json")
-    member = os.environ.get("HEADWAY_MEMBER")
-    if member:
+    if member := os.environ.get("HEADWAY_MEMBER"):
         folder = os.path.join(folder, member)
         if request["each"]:  # a job of its own, handed in with others
             request = read(folder, "request.json")

@@ -1,5 +1,6 @@
 """Jobs as an engine and the shared folder have them, where one of both lacks something."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,3 +98,17 @@ def test_one_that_ended_well_and_left_no_trace_has_ended_nobody_knows_how(tmp_pa
     (job,) = engine.jobs()
     assert (job.phase, job.end, job.reason) == (Phase.ENDED, None, NO_TRACE)
     assert decide(Side.WAITS, job) == (Do.FORGET,)  # and is handed in anew
+
+
+@pytest.mark.parametrize("kind", [ExitKind.FAILED, ExitKind.INFRASTRUCTURE, ExitKind.TIMED_OUT])
+def test_what_a_machine_says_of_memory_counts_where_the_engine_says_not_why(
+    engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: ExitKind
+) -> None:
+    monkeypatch.setattr(FakeEngine, "_for_memory", re.compile("oom-kill event"))
+    engine.submit(request())
+    (tmp_path / "r-1/batch.log").write_text("error: Detected 1 oom-kill event of a step\n")
+    (entry,) = engine.cluster.entries()
+    entry.phase, entry.kind = Phase.ENDED, kind
+    (job,) = engine.jobs()
+    assert job.end is not None
+    assert job.end.kind is (kind if kind is ExitKind.TIMED_OUT else ExitKind.OUT_OF_MEMORY)

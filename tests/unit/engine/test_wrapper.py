@@ -5,7 +5,12 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from headway.engine import wrapper
 from headway.engine.place import Place
 from headway.engine.port import Request
 from headway.model.run import ExitKind
@@ -130,6 +135,16 @@ def test_alone_all_of_its_group_ends_with_a_wrapper_that_is_killed(tmp_path: Pat
         time.sleep(1.5)  # until what guards it is there
         wrapper.kill()
     until(lambda: not is_alive(child))
+
+
+def test_a_program_that_has_started_goes_on_without_its_guard(monkeypatch: pytest.MonkeyPatch):
+    def none_left(*_: object, **__: object) -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr(subprocess, "Popen", none_left)
+    monkeypatch.setenv("HEADWAY_ALONE", "1")
+    program: Any = SimpleNamespace(pid=1)
+    assert wrapper.guarded(program) is None
 
 
 def is_alive(pid: int) -> bool:
