@@ -31,7 +31,8 @@ _CATALOG: tuple[tuple[Fault, str, tuple[int, ...]], ...] = (
     (Fault.PROGRAM, "copy engine exception", (39, 40, 41, 70, 71, 72, 75, 76, 77, 85)),
     (Fault.PROGRAM, "copy engine exception", tuple(range(126, 136))),
     (Fault.PROGRAM, "cleanup behind a program that has ended", (45,)),
-    (Fault.PROGRAM, "video engine exception", (60, 68, 83, 84, 88, 89, 96, 97, 98)),
+    (Fault.PROGRAM, "video engine exception", (47, 60, 65, 68, 73, 83, 84, 88)),
+    (Fault.PROGRAM, "video engine exception", (89, 96, 97, 98, 142)),
     (Fault.PROGRAM, "graphics engine class error", (69,)),
     (Fault.PROGRAM, "corrupted data sent to the GPU", (80,)),
     (Fault.PROGRAM, "JPEG engine exception", (82, *range(99, 106))),
@@ -65,7 +66,10 @@ _CATALOG: tuple[tuple[Fault, str, tuple[int, ...]], ...] = (
     (Fault.NOBODY, "DLA error", (152, 153)),
     (Fault.NOBODY, "recovery action of another Xid", (154,)),
     (Fault.NOBODY, "channel or resource retirement", (157, 160, 161)),
+    (Fault.NOBODY, "CHI non-data error", (159,)),
     (Fault.NOBODY, "power smoothing", (162, 163, 164, 165)),
+    (Fault.NOBODY, "confidential computing", (166, 170)),
+    (Fault.NOBODY, "error in the write protected region", (168,)),
 )
 XIDS: Mapping[int, tuple[Fault, str]] = {
     xid: (fault, meaning) for fault, meaning, xids in _CATALOG for xid in xids

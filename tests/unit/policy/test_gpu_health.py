@@ -15,7 +15,7 @@ WELL = {
 }
 
 
-@pytest.mark.parametrize("xid", [13, 31, 43, 45])
+@pytest.mark.parametrize("xid", [13, 31, 43, 45, 47, 65, 73, 142])
 def test_what_a_program_did_makes_no_gpu_sick(xid: int) -> None:
     assert fault_of(xid) is Fault.PROGRAM
     assert sicknesses(GpuHealth("a", xids=(xid,), **WELL)) == {}
@@ -29,7 +29,7 @@ def test_what_the_gpu_did_is_named(xid: int) -> None:
 
 
 def test_an_xid_that_only_tells_is_nobodys_and_an_unknown_one_the_gpus() -> None:
-    assert sicknesses(GpuHealth("a", xids=(63, 92))) == {}
+    assert sicknesses(GpuHealth("a", xids=(63, 92, 159, 166, 168, 170))) == {}
     assert "not in the table" in sicknesses(GpuHealth("a", xids=(9999,)))[Sickness.XID]
 
 
