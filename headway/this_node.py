@@ -20,6 +20,7 @@ from headway.model.job_types import OWNER
 from headway.model.lease import Lease, Refuse
 from headway.model.node import Capacity, Gpu, Node, NodePorts, NodeReading, PortUse
 from headway.model.node_settings import NodeSettings
+from headway.policy.gpu_health import ends_runs
 from headway.policy.network import network_of
 from headway.runtime.errors import CeilingUnsafe
 from headway.runtime.listening import listening_ports
@@ -248,7 +249,9 @@ def pythons(site: Site) -> Mapping[str, str] | None:
         return None
 
 
-def sick_gpus(site: Site, lease: Lease, *, since: datetime | None = None) -> str:
+def sick_gpus(
+    site: Site, lease: Lease, *, since: datetime | None = None, ending: bool = False
+) -> str:
     """Those of *lease*'s GPUs that are sick, with what each has; empty where none is.
 
     Args:
@@ -256,12 +259,14 @@ def sick_gpus(site: Site, lease: Lease, *, since: datetime | None = None) -> str
         lease: Of a run here.
         since: Wait, a while at most, until the node's worker has looked after this time: by then
             it has drained whatever had made a program end.
+        ending: Only those on which nothing is to go on.
     """
     held, tries = {grant.uuid for grant in lease.gpus}, 0
     while True:
         record = site.ledger.nodes.get(site.settings.node)
         drains = record.node.gpu_drains if record is not None else {}
-        told = [f"{uuid}: {drains[uuid].told}" for uuid in sorted(held & drains.keys())]
+        sick = [uuid for uuid in drains if not ending or ends_runs(drains[uuid].why)]
+        told = [f"{uuid}: {drains[uuid].told}" for uuid in sorted(held.intersection(sick))]
         read_at = record.reading.at if record is not None and record.reading else None
         if told or since is None or tries == _LOOKS_WITHIN_S or (read_at and read_at > since):
             return ", ".join(told)

@@ -13,12 +13,14 @@ class Sickness(enum.StrEnum):
     """It fell off the bus, or must be reset."""
     XID = "xid"
     """The driver reported an Xid that is not a program's fault."""
+    XID_CONTAINED = "xid_contained"
+    """It reported one that ends at most the program that it struck."""
     ECC = "ecc"
     """Errors of its memory that could not be corrected."""
     ROW_REMAP = "row_remap"
     """A bad row of its memory could not be replaced."""
     LINK_WIDTH = "link_width"
-    """It has fewer PCIe lanes than it and its slot could have."""
+    """While it works it has fewer PCIe lanes than it and its slot could have."""
     HOT = "hot"
     """It is as hot as where its hardware slows it down."""
 
@@ -29,10 +31,12 @@ class GpuHealth:
 
     uuid: str
     xids: tuple[int, ...] = ()
-    """Reported since the look before."""
+    """Reported since it was last taken for well."""
     ecc_uncorrectable: int | None = None
     """Errors since the driver was loaded or the GPU reset."""
     remap_failed: bool | None = None
+    busy: bool | None = None
+    """Whether a program computes on it: an idle one may lower its link's width."""
     lanes: int | None = None
     lanes_at_most: int | None = None
     temperature_c: float | None = None

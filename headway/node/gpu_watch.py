@@ -1,13 +1,23 @@
 """Watches the health of this node's GPUs: drains a sick one, and takes back one that is well."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from headway.model.gpu_health import GpuHealth, Sickness
-from headway.policy.gpu_health import LASTS, Fault, fault_of, sicknesses, xid_told
+from headway.clock import booted_at
+from headway.model.gpu_health import GpuDrain, GpuHealth, Sickness
+from headway.policy.gpu_health import (
+    LASTS,
+    NOT_READ_AGAIN,
+    Fault,
+    fault_of,
+    is_cool,
+    passes,
+    sicknesses,
+    xid_told,
+)
 from headway.site import Site
-from headway.telemetry.errors import TelemetryError
+from headway.telemetry.errors import NvmlUnavailable, TelemetryError
 
 log = logging.getLogger(__name__)
 
@@ -18,41 +28,63 @@ class GpuWatch:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._lasted: dict[tuple[str, Sickness], int] = {}
+        self._cool: dict[str, int] = {}
+        """Looks in a row that found a GPU no longer hot."""
         self._xids: dict[str, set[int]] = {}
+        """Every Xid of a GPU since it was last taken for well."""
         self._seen: Mapping[str, GpuHealth] = {}
-        """By the newest look, with every Xid since the GPU was last taken for well."""
+        """By the newest look, without Xids."""
+        self._was_sick: Mapping[str, Mapping[Sickness, str]] = {}
+        """After the look before."""
+        self._failure = ""
+        """Why the newest look failed; empty if it did not."""
         self._looks = 0
         self._asked: dict[str, int] = {}
         """Drained GPUs that are to be judged anew, each with the looks that there had been."""
         self._is_new = True
-        """Whatever was drained before this worker is to be judged anew."""
+        """What was drained before this worker and can be read again is to be judged anew."""
 
     def look(self) -> bool:
         """Read how the GPUs are; whether one is sick of something that is new."""
         gpus = self._site.gpus
         try:
             read = gpus.health()
-        except TelemetryError:
-            return False  # the node's reading says so
-        before = self.sick
-        for each in read:
-            self._note_xids(each)
-        seen = [replace(each, xids=tuple(self._xids.get(each.uuid, ()))) for each in read]
+        except TelemetryError as error:
+            self._note_failure(error)
+        else:
+            self._failure = ""
+            self._note(read)
+        for uuid, xid in gpus.xids():
+            self._note_xid(uuid, xid)
+        before, self._was_sick = self._was_sick, self.sick
+        return any(
+            not why.keys() <= before.get(uuid, {}).keys() for uuid, why in self._was_sick.items()
+        )
+
+    def _note(self, read: Iterable[GpuHealth]) -> None:
         self._looks += 1
-        self._seen = {each.uuid: each for each in seen}
+        self._seen = {each.uuid: each for each in read}
         self._lasted = {
-            (each.uuid, kind): self._lasted.get((each.uuid, kind), 0) + 1
-            for each in seen
+            (uuid, kind): self._lasted.get((uuid, kind), 0) + 1
+            for uuid, each in self._seen.items()
             for kind in sicknesses(each)
         }
-        return any(not why.keys() <= before.get(uuid, {}).keys() for uuid, why in self.sick.items())
+        self._cool = {
+            uuid: self._cool.get(uuid, 0) + 1 for uuid, each in self._seen.items() if is_cool(each)
+        }
 
-    def _note_xids(self, seen: GpuHealth) -> None:
-        for xid in seen.xids:
-            fault = fault_of(xid)
-            log.warning("GPU %s: %s, %s fault", seen.uuid, xid_told(xid), fault.value)
-            if fault is Fault.GPU:
-                self._xids.setdefault(seen.uuid, set()).add(xid)
+    def _note_failure(self, error: TelemetryError) -> None:
+        """Say it once: the text of some errors is another one each second."""
+        why = type(error).__name__ + (error.cause if isinstance(error, NvmlUnavailable) else "")
+        if why != self._failure:
+            log.warning("the health of the GPUs is not known: %s", error)
+        self._failure = why
+
+    def _note_xid(self, uuid: str, xid: int) -> None:
+        fault = fault_of(xid)
+        log.warning("GPU %s: %s, %s fault", uuid, xid_told(xid), fault.value)
+        if fault is Fault.GPU:
+            self._xids.setdefault(uuid, set()).add(xid)
 
     @property
     def sick(self) -> dict[str, dict[Sickness, str]]:
@@ -60,21 +92,27 @@ class GpuWatch:
         found = {
             uuid: {Sickness.LOST: f"lost: {why}"} for uuid, why in self._site.gpus.lost().items()
         }
-        for uuid, seen in self._seen.items():
-            has = sicknesses(seen)
+        for uuid in self._seen.keys() | self._xids.keys():
+            has = self._seen_of(uuid)
             lasts = {kind: why for kind, why in has.items() if self._lasts(uuid, kind)}
             if lasts:
                 found.setdefault(uuid, {}).update(lasts)
         return found
 
+    def _seen_of(self, uuid: str) -> dict[Sickness, str]:
+        """What it has by the newest look and its Xids, however long."""
+        seen = self._seen.get(uuid, GpuHealth(uuid))
+        return sicknesses(replace(seen, xids=tuple(self._xids.get(uuid, ()))))
+
     def _lasts(self, uuid: str, kind: Sickness) -> bool:
-        return self._lasted.get((uuid, kind), 0) >= LASTS.get(kind, 1)
+        return kind not in LASTS or self._lasted.get((uuid, kind), 0) >= LASTS[kind]
 
     def settle(self) -> None:
         """Put into the ledger what has changed.
 
-        One that was reset, as an operator says, or was drained before this worker started, is
-        judged by a later look than those of now, and taken back if that finds nothing.
+        One that was reset, as an operator says, or was drained before this worker started for what
+        can be read again, is judged by a later look than those of now, and taken back if that
+        finds nothing. One that was only hot is taken back once it has been cool for a while.
         """
         site = self._site
         record = site.ledger.nodes.get(site.settings.node)
@@ -82,7 +120,8 @@ class GpuWatch:
         judged = {
             uuid for uuid, look in self._asked.items() if uuid in drains and look < self._looks
         }
-        well = {uuid for uuid in judged if uuid in self._seen and not self._has(uuid)}
+        over = {uuid for uuid, each in drains.items() if self._is_over(uuid, each)}
+        well = {uuid for uuid in judged | over if uuid in self._seen and not self._has(uuid)}
         news = {
             uuid: why
             for uuid, why in self.sick.items()
@@ -93,7 +132,7 @@ class GpuWatch:
         if news or well:
             name, token = site.settings.node, site.worker_token
             site.ledger.nodes.judge_gpus(name, token, sick=news, well=well)
-        asked = {uuid for uuid, each in drains.items() if each.reset_at or self._is_new}
+        asked = {uuid for uuid, each in drains.items() if each.reset_at or self._is_due(each)}
         self._is_new = False
         for uuid in judged:
             del self._asked[uuid]
@@ -102,9 +141,23 @@ class GpuWatch:
             self._xids.pop(uuid, None)
             site.gpus.retry_lost()
 
+    def _is_due(self, drain: GpuDrain) -> bool:
+        """Whether a worker that has just started judges it anew.
+
+        An Xid cannot be read again: only a machine that was started anew has reset its GPUs.
+        """
+        if not self._is_new:
+            return False
+        can_be_read = NOT_READ_AGAIN.isdisjoint(drain.why)
+        return can_be_read or booted_at(self._site.clock) > drain.since
+
+    def _is_over(self, uuid: str, drain: GpuDrain) -> bool:
+        """Whether it was only hot, and has been cool as long as heat takes to count."""
+        return passes(drain.why) and self._cool.get(uuid, 0) >= LASTS[Sickness.HOT]
+
     def _has(self, uuid: str) -> dict[Sickness, str]:
         """All that it has now, however long."""
         lost = self._site.gpus.lost()
         if uuid in lost:
             return {Sickness.LOST: f"lost: {lost[uuid]}"}
-        return sicknesses(self._seen[uuid]) if uuid in self._seen else {}
+        return self._seen_of(uuid)

@@ -9,7 +9,7 @@ may go on "until the reset can be performed".
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headway.model.gpu_health import GpuHealth, Sickness
 
@@ -74,9 +74,27 @@ _CATALOG: tuple[tuple[Fault, str, tuple[int, ...]], ...] = (
 XIDS: Mapping[int, tuple[Fault, str]] = {
     xid: (fault, meaning) for fault, meaning, xids in _CATALOG for xid in xids
 }
+CONTAINED = frozenset({74, 94})
+"""Xids of the GPU after which the programs that go on may: one that was struck fails by itself."""
+NOT_READ_AGAIN = frozenset({Sickness.XID, Sickness.XID_CONTAINED})
+"""What is told once: that it is not seen again says nothing."""
+_ENDS_RUNS = frozenset({Sickness.LOST, Sickness.XID, Sickness.ROW_REMAP})
 LASTS = {Sickness.LINK_WIDTH: 10, Sickness.HOT: 10}
 """Looks in a row, one a second, before that counts: a link that saves power and a peak of heat are
 over soon. Everything else counts at once."""
+
+
+def ends_runs(why: Iterable[Sickness]) -> bool:
+    """Whether what runs on a GPU that has *why* is to be stopped, and not only nothing new start.
+
+    Not for what a run may well get over, such as heat or a slow link.
+    """
+    return not _ENDS_RUNS.isdisjoint(why)
+
+
+def passes(why: Iterable[Sickness]) -> bool:
+    """Whether *why* may be over without a reset."""
+    return set(why) == {Sickness.HOT}
 
 
 def fault_of(xid: int) -> Fault:
@@ -97,15 +115,26 @@ def sicknesses(seen: GpuHealth) -> dict[Sickness, str]:
     """
     found = {}
     xids = sorted({xid for xid in seen.xids if fault_of(xid) is Fault.GPU})
-    if xids:
-        found[Sickness.XID] = ", ".join(xid_told(xid) for xid in xids)
+    for kind, of_it in (
+        (Sickness.XID, [xid for xid in xids if xid not in CONTAINED]),
+        (Sickness.XID_CONTAINED, [xid for xid in xids if xid in CONTAINED]),
+    ):
+        if of_it:
+            found[kind] = ", ".join(xid_told(xid) for xid in of_it)
     if seen.ecc_uncorrectable:
         found[Sickness.ECC] = "memory errors that ECC could not correct"
     if seen.remap_failed:
         found[Sickness.ROW_REMAP] = "a bad row of its memory could not be remapped"
-    if seen.lanes and seen.lanes_at_most and seen.lanes < seen.lanes_at_most:
+    if seen.busy and seen.lanes and seen.lanes_at_most and seen.lanes < seen.lanes_at_most:
         found[Sickness.LINK_WIDTH] = f"PCIe x{seen.lanes} of x{seen.lanes_at_most}"
-    hot, limit = seen.temperature_c, seen.slowdown_c
-    if hot is not None and limit and hot >= limit:
+    if is_cool(seen) is False:
+        hot, limit = seen.temperature_c, seen.slowdown_c
         found[Sickness.HOT] = f"{hot:g} °C, and its hardware slows down at {limit:g}"
     return found
+
+
+def is_cool(seen: GpuHealth) -> bool | None:
+    """Whether it is cooler than where its hardware slows it down; None where that is not told."""
+    if seen.temperature_c is None or not seen.slowdown_c:
+        return None
+    return seen.temperature_c < seen.slowdown_c

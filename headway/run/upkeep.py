@@ -201,7 +201,7 @@ class AttemptUpkeep:
         if (idle := self._idle.verdict()) is not None:
             return Exit(ExitKind.OK, None, idle.why)
         if self._lease.gpus and self._health_due.is_due():
-            sick = sick_gpus(self._site, self._lease)
+            sick = sick_gpus(self._site, self._lease, ending=True)
             if sick:
                 return Exit(ExitKind.INFRASTRUCTURE, None, f"{SICK_GPU} ({sick})")
         meeting = self._attempt.meeting

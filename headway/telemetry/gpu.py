@@ -3,7 +3,8 @@
 import ctypes
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -60,6 +61,8 @@ class NvmlGpus:
         self._lost_at: dict[int, str] = {}
         """GPUs that NVML counts but cannot reach, by index: their uuid cannot be asked."""
         self._opened_s = 0.0
+        self._xids: deque[tuple[str, int]] = deque()
+        """Met, and not asked for yet: NVML tells each once."""
 
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs this node has, also those lost since; empty without an NVIDIA driver.
@@ -90,13 +93,17 @@ class NvmlGpus:
         return self._reader.call(self._read)
 
     def health(self) -> tuple[GpuHealth, ...]:
-        """How every GPU is that is not lost. An Xid is told once, to this process.
+        """How every GPU is that is not lost, without its Xids: those are for `xids`.
 
         Raises:
             NvmlUnavailable: NVML cannot be used (any more).
             TelemetryTimeout: NVML hangs.
         """
         return self._reader.call(self._health)
+
+    def xids(self) -> list[tuple[str, int]]:
+        """Xids that `health` has met, each once, with the uuid; also if it raised afterwards."""
+        return [self._xids.popleft() for _ in range(len(self._xids))]
 
     def retry_lost(self) -> None:
         """Ask for lost GPUs at the next reading."""
@@ -117,9 +124,13 @@ class NvmlGpus:
     def _health(self) -> tuple[GpuHealth, ...]:
         found = []
         for device in self._open():
+            uuid = device.gpu.uuid
             with suppress(GpuLost):  # the next reading says so
-                found.append(self._ask(device.health, device.gpu.uuid))
+                found.append(self._ask(lambda: device.health(self._note_xid), uuid))  # noqa: B023 - asked at once
         return tuple(found)
+
+    def _note_xid(self, uuid: str, xid: int) -> None:
+        self._xids.append((uuid, xid))
 
     def _read(self) -> tuple[GpuReading, ...]:
         now_s = self._clock.monotonic_s()
@@ -133,7 +144,7 @@ class NvmlGpus:
             except GpuLost as error:
                 lost[device.gpu.uuid] = error.cause
         if lost:
-            self._devices = [d for d in self._devices or () if d.gpu.uuid not in lost]
+            self._drop(lost.keys())
         present = {reading.uuid for reading in readings}
         for gpu in self._known.values():
             if gpu.uuid not in present and gpu.uuid not in lost:
@@ -145,6 +156,14 @@ class NvmlGpus:
             log.warning("GPU %s is back", uuid)
         self._lost = lost
         return tuple(readings)
+
+    def _drop(self, uuids: Collection[str]) -> None:
+        devices, self._devices = self._devices or [], []
+        for device in devices:
+            if device.gpu.uuid in uuids:
+                device.close()
+            else:
+                self._devices.append(device)
 
     def _open(self) -> list[Device]:
         if self._devices is None:
@@ -203,6 +222,8 @@ class NvmlGpus:
             raise NvmlUnavailable(f"{words(error)}{uuid and f' on GPU {uuid}'}") from error
 
     def _close(self) -> None:
+        for device in self._devices or ():
+            device.close()
         self._devices = None
         try:
             pynvml.nvmlShutdown()

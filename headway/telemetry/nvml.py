@@ -54,10 +54,14 @@ class Device:
     board: Any
     """The GPU that it is or is a slice of: events are the whole GPU's."""
     _events: Any = None
+    _has_events: bool = True
     _traffic: _Traffic | None = None
 
     def _offered(self, read: Callable[..., T], *args: object) -> T | None:
         return _offered(lambda: read(self.handle, *args))
+
+    def _told(self, read: Callable[..., T], *args: object) -> T | None:
+        return _told(lambda: read(self.handle, *args))
 
     def read(self, now_s: float) -> GpuReading:
         """What it does at *now_s* of the monotonic clock; NVLink's rates since the reading before.
@@ -92,42 +96,62 @@ class Device:
             processes=self._offered(_processes) or (),
         )
 
-    def health(self) -> GpuHealth:
-        """How it is, with the Xids since the call before."""
-        remapped = self._offered(pynvml.nvmlDeviceGetRemappedRows)
+    def health(self, note_xid: Callable[[str, int], None]) -> GpuHealth:
+        """How it is; what cannot be read is not told. *note_xid* gets each new Xid, in any case."""
+        try:
+            return self._figures()
+        finally:
+            _told(lambda: self._read_xids(note_xid))
+
+    def _figures(self) -> GpuHealth:
+        remapped = self._told(pynvml.nvmlDeviceGetRemappedRows)
+        utilisation = self._told(pynvml.nvmlDeviceGetUtilizationRates)
         return GpuHealth(
             self.gpu.uuid,
-            xids=_offered(self._xids) or (),
-            ecc_uncorrectable=self._offered(
+            ecc_uncorrectable=self._told(
                 pynvml.nvmlDeviceGetTotalEccErrors,
                 pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
                 pynvml.NVML_VOLATILE_ECC,
             ),
             remap_failed=None if remapped is None else bool(remapped[3]),
-            lanes=self._offered(pynvml.nvmlDeviceGetCurrPcieLinkWidth),
-            lanes_at_most=self._offered(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
-            temperature_c=self._offered(
-                pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU
-            ),
-            slowdown_c=self._offered(
+            busy=None if utilisation is None else utilisation.gpu > 0,
+            lanes=self._told(pynvml.nvmlDeviceGetCurrPcieLinkWidth),
+            lanes_at_most=self._told(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
+            temperature_c=self._told(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+            slowdown_c=self._told(
                 pynvml.nvmlDeviceGetTemperatureThreshold,
                 pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
             ),
         )
 
-    def _xids(self) -> tuple[int, ...]:
+    def _read_xids(self, note: Callable[[str, int], None]) -> None:
         """By an event set of its own: one of all GPUs tells nothing once one of them is lost."""
+        if self._events is None and self._has_events:
+            self._register()
         if self._events is None:
-            events = pynvml.nvmlEventSetCreate()
-            pynvml.nvmlDeviceRegisterEvents(
-                self.board, pynvml.nvmlEventTypeXidCriticalError, events
-            )
-            self._events = events
-        found: list[int] = []
+            return
         with suppress(pynvml.NVMLError_Timeout):  # there are no more
-            while len(found) < _MOST_EVENTS:
-                found.append(pynvml.nvmlEventSetWait_v2(self._events, 0).eventData)
-        return tuple(found)
+            for _ in range(_MOST_EVENTS):
+                note(self.gpu.uuid, pynvml.nvmlEventSetWait_v2(self._events, 0).eventData)
+
+    def _register(self) -> None:
+        """Have events from now on; a GPU that does not offer them is not asked again."""
+        try:
+            self._events = pynvml.nvmlEventSetCreate()
+            pynvml.nvmlDeviceRegisterEvents(
+                self.board, pynvml.nvmlEventTypeXidCriticalError, self._events
+            )
+        except pynvml.NVMLError as error:
+            self._has_events = error.value not in _NOT_OFFERED
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give back what NVML keeps for it."""
+        events, self._events = self._events, None
+        if events is not None:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(events)
 
     def _nvlink_rates(self, now_s: float) -> tuple[float, float] | tuple[None, None]:
         counters = self._offered(_nvlink_counters)
@@ -274,6 +298,16 @@ def _offered(read: Callable[[], T]) -> T | None:
         if error.value in _NOT_OFFERED:
             return None
         raise
+
+
+def _told(read: Callable[[], T]) -> T | None:
+    """*read*, or None where it fails and the GPU is not lost."""
+    try:
+        return read()
+    except pynvml.NVMLError as error:
+        if error.value in LOST:
+            raise
+        return None
 
 
 def words(error: Any) -> str:

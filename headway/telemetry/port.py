@@ -4,7 +4,7 @@ The fakes are in `tests.ports.telemetry`; fakes and adapters pass the
 contract in `tests.ports.telemetry_contract`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from headway.model.gpu_health import GpuHealth
@@ -41,12 +41,16 @@ class GpuSensors(Protocol):
         ...
 
     def health(self) -> tuple[GpuHealth, ...]:
-        """How every GPU is that is not lost. An Xid is told once, to this process.
+        """How every GPU is that is not lost, without its Xids: those are for `xids`.
 
         Raises:
             NvmlUnavailable: NVML cannot be used (any more).
             TelemetryTimeout: NVML hangs.
         """
+        ...
+
+    def xids(self) -> Sequence[tuple[str, int]]:
+        """Xids that `health` has met, each once, with the uuid; also if it raised afterwards."""
         ...
 
     def retry_lost(self) -> None:

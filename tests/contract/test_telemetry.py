@@ -130,12 +130,13 @@ class TestImitatedGpus(GpuSensorsContract):
             assert sicknesses(well) == {}
             gpus.set("GPU-0", ecc_uncorrectable(48))
             sick, other = sensors.health()
-            assert set(sicknesses(sick)) == {Sickness.ECC, Sickness.ROW_REMAP, Sickness.XID}
-            assert (sick.xids, sicknesses(other)) == ((48,), {})
-            assert sensors.health()[0].xids == ()
+            assert set(sicknesses(sick)) == {Sickness.ECC, Sickness.ROW_REMAP}
+            assert (sensors.xids(), sicknesses(other)) == ([("GPU-0", 48)], {})
+            sensors.health()
+            assert sensors.xids() == []
             gpus.heal()
             gpus.set("GPU-1", {"thermal": {"temperature_gpu_c": 95}})
-            gpus.set("GPU-0", {"pcie": {"current_link_width": 8}})
+            gpus.set("GPU-0", {"pcie": {"current_link_width": 8}, "utilization": {"gpu": 50}})
             narrow, hot = sensors.health()
             assert (list(sicknesses(narrow)), list(sicknesses(hot))) == (
                 [Sickness.LINK_WIDTH],
@@ -144,7 +145,7 @@ class TestImitatedGpus(GpuSensorsContract):
             gpus.set("GPU-0", LOST)  # takes no Xid of the other with it
             gpus.set("GPU-1", ecc_uncorrectable(31))
             (left,) = sensors.health()
-            assert (left.uuid, left.xids) == ("GPU-1", (31,))
+            assert (left.uuid, sensors.xids()) == ("GPU-1", [("GPU-1", 31)])
 
     def test_what_is_offered_is_read(self, rig: GpuRig) -> None:
         (gpu, _), (links, _) = rig.sensors.read(), rig.sensors.links()

@@ -24,6 +24,7 @@ class FakeGpus:
         }
         self._links: dict[str, GpuLinks] = {}
         self._health: dict[str, GpuHealth] = {}
+        self._xids: list[tuple[str, int]] = []
         self.error: TelemetryError | None = None
 
     @classmethod
@@ -61,16 +62,20 @@ class FakeGpus:
         self._answer()
         return tuple(self._readings.values())
 
-    def sicken(self, uuid: str, **values: object) -> None:
-        """Change fields of one GPU's health."""
+    def sicken(self, uuid: str, *, xids: Iterable[int] = (), **values: object) -> None:
+        """Change fields of one GPU's health; the driver reports *xids*, once."""
+        self._xids += [(uuid, xid) for xid in xids]
         known = self._health.get(uuid, GpuHealth(uuid))
         self._health[uuid] = replace(known, **values)  # type: ignore[arg-type]
 
     def health(self) -> tuple[GpuHealth, ...]:
-        """As the test set it, else nothing known of it. Raises `error`; an Xid is told once."""
+        """As the test set it, else nothing known of it. Raises `error`."""
         self._answer()
-        found = tuple(self._health.get(uuid, GpuHealth(uuid)) for uuid in self._readings)
-        self._health |= {each.uuid: replace(each, xids=()) for each in found}
+        return tuple(self._health.get(uuid, GpuHealth(uuid)) for uuid in self._readings)
+
+    def xids(self) -> list[tuple[str, int]]:
+        """Those that the test had reported; also after an `error`."""
+        found, self._xids = self._xids, []
         return found
 
     def retry_lost(self) -> None:

@@ -1,15 +1,31 @@
 """The watch over a node's GPUs: what it drains, and when it takes one back."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from headway.clock import SystemClock
 from headway.model.gpu_health import GpuDrain, Sickness
 from headway.node.gpu_watch import GpuWatch
-from headway.telemetry.errors import TelemetryTimeout
+from headway.telemetry.errors import NvmlUnavailable, TelemetryTimeout
 from tests.ports.telemetry import FakeGpus
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Booted(SystemClock):
+    """Of a machine that was started then."""
+
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+
+    def now(self) -> datetime:
+        return self._at
+
+    def boottime_s(self) -> float:
+        return 0.0
 
 
 class Bench:
@@ -20,6 +36,7 @@ class Bench:
         nodes = SimpleNamespace(get=self._get, judge_gpus=self._judge)
         self.site: Any = SimpleNamespace(
             gpus=self.gpus,
+            clock=Booted(NOON - timedelta(days=1)),
             ledger=SimpleNamespace(nodes=nodes),
             settings=SimpleNamespace(node="n"),
             worker_token="t",
@@ -87,9 +104,9 @@ def test_one_that_was_reset_is_taken_back_only_if_a_later_look_finds_nothing() -
 
 
 def test_a_worker_that_starts_anew_judges_what_was_drained_before() -> None:
-    old = GpuDrain(NOON, {Sickness.XID: "Xid 79"})
+    old = GpuDrain(NOON, {Sickness.LOST: "lost"})
     bench = Bench({"GPU-0": old, "GPU-1": GpuDrain(NOON, {Sickness.LINK_WIDTH: "x8"})})
-    bench.gpus.sicken("GPU-1", lanes=8, lanes_at_most=16)
+    bench.gpus.sicken("GPU-1", busy=True, lanes=8, lanes_at_most=16)
     bench.round()
     assert bench.round() == {"GPU-1": {Sickness.LINK_WIDTH}}
 
@@ -98,3 +115,70 @@ def test_gpus_that_cannot_be_read_change_nothing() -> None:
     bench = Bench()
     bench.gpus.error = TelemetryTimeout("NVML", 5.0)
     assert (bench.watch.look(), bench.round()) == (False, {})
+
+
+@pytest.mark.parametrize("kind", [Sickness.XID, Sickness.XID_CONTAINED])
+def test_an_xid_outlasts_its_worker_but_not_its_boot(kind: Sickness) -> None:
+    drains = {"GPU-0": GpuDrain(NOON, {kind: "Xid", Sickness.LOST: "lost"})}
+    bench = Bench(drains)
+    bench.site.clock = Booted(NOON - timedelta(minutes=1))
+    assert bench.round() == bench.round() == {"GPU-0": {kind, Sickness.LOST}}
+    bench.was_reset("GPU-0")
+    bench.round()
+    assert bench.round() == {}
+    bench = Bench({"GPU-0": GpuDrain(NOON, {kind: "Xid"})})
+    bench.site.clock = Booted(NOON + timedelta(minutes=1))
+    bench.round()
+    assert bench.round() == {}
+
+
+def test_one_that_was_hot_is_taken_back_once_it_has_been_cool() -> None:
+    bench = Bench()
+    bench.gpus.sicken("GPU-1", temperature_c=90, slowdown_c=87)
+    bench.round(looks=10)
+    bench.gpus.sicken("GPU-1", temperature_c=86)
+    assert bench.round(looks=9) == {"GPU-1": {Sickness.HOT}}
+    bench.gpus.sicken("GPU-1", temperature_c=87)
+    bench.round()
+    bench.gpus.sicken("GPU-1", temperature_c=86)
+    assert bench.round(looks=9) == {"GPU-1": {Sickness.HOT}}
+    assert bench.round() == {}
+
+
+def test_cool_again_takes_back_nothing_else() -> None:
+    bench = Bench()
+    bench.gpus.sicken("GPU-1", temperature_c=90, slowdown_c=87, remap_failed=True)
+    bench.round(looks=10)
+    bench.gpus.sicken("GPU-1", temperature_c=40, remap_failed=False)
+    assert bench.round(looks=20) == {"GPU-1": {Sickness.HOT, Sickness.ROW_REMAP}}
+
+
+def test_a_gpu_that_is_lost_between_two_looks_is_news_once() -> None:
+    bench = Bench()
+    assert not bench.watch.look()
+    bench.gpus.lose("GPU-2")
+    assert [bench.watch.look(), bench.watch.look()] == [True, False]
+
+
+def test_xids_met_before_a_look_failed_count() -> None:
+    bench = Bench()
+    bench.gpus.sicken("GPU-0", xids=(48,))
+    bench.gpus.error = NvmlUnavailable("another GPU")
+    assert bench.watch.look()
+    assert bench.round() == {"GPU-0": {Sickness.XID}}
+
+
+def test_a_failure_is_logged_once_for_each_cause(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    for error in (
+        NvmlUnavailable("a"),
+        NvmlUnavailable("a"),
+        NvmlUnavailable("b"),
+        TelemetryTimeout("NVML", 5.0),
+        TelemetryTimeout("NVML", 6.0),
+        None,
+        NvmlUnavailable("a"),
+    ):
+        bench.gpus.error = error
+        bench.watch.look()
+    assert len(caplog.records) == 4
