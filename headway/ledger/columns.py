@@ -271,6 +271,12 @@ def value(kind: Any, *, nullable: bool = True) -> Any:
     return Field(default=None, sa_column=Column(Value(kind), nullable=nullable))
 
 
+def by_name(kind: Any) -> Any:
+    """A field for frozen values of *kind*, each by a name; none at first."""
+    column: Any = Column(Value(Mapping[str, kind]), nullable=False, server_default="{}")
+    return Field(default_factory=dict, sa_column=column)
+
+
 def plain(*, has_empty: bool, nullable: bool = True) -> Any:
     """A field for a JSON object; see `Plain`."""
     return Field(default=None, sa_column=Column(Plain(has_empty=has_empty), nullable=nullable))

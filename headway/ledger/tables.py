@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Index, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, Index, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from headway.ledger.columns import (
     ID,
     EnumWord,
     UtcDateTime,
-    Value,
     at_least,
+    by_name,
     one_of,
     plain,
     value,
@@ -95,10 +95,7 @@ class NodeRow(SQLModel, table=True):
     files_certificate: str = ""
     """The one that it shows there, as PEM; empty where it shows none."""
     ports: NodePorts | None = value(NodePorts)
-    gpu_drains: Mapping[str, GpuDrain] | None = Field(
-        default_factory=dict,
-        sa_column=Column(Value(Mapping[str, GpuDrain]), nullable=False, server_default="{}"),
-    )
+    gpu_drains: Mapping[str, GpuDrain] | None = by_name(GpuDrain)
     """The database refuses a grant on one of these: see migration 0046."""
 
 
