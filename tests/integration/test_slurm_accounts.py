@@ -11,6 +11,7 @@ from headway.site import LINE
 from tests.integration.test_engine_queue import often, sh
 from tests.integration.test_slurm_queue import OnSlurm
 from tests.support.postgresql import with_ledger
+from tests.support.site import wait_for
 from tests.support.slurm import Slurm, why_none
 from tests.support.slurm_accounts import PROGRAMS, slurm_with_accounts
 
@@ -53,8 +54,15 @@ def test_a_team_goes_by_its_account_and_qos(follower: OnSlurm, cluster: Slurm) -
     goes_as(follower, account="vision", qos="normal")
     follower.enqueue("team", *sh(":"))
     follower.ends_well("team")
-    assert accounted(cluster, "default").startswith("lab|short|")
-    assert accounted(cluster, "team").startswith("vision|normal|")
+    # The daemon of the accounts hears of a job some seconds after it has ended.
+    wait_for(
+        lambda: accounted(cluster, "default").startswith("lab|short|"),
+        lambda: accounted(cluster, "default"),
+    )
+    wait_for(
+        lambda: accounted(cluster, "team").startswith("vision|normal|"),
+        lambda: accounted(cluster, "team"),
+    )
 
 
 def test_an_account_that_the_cluster_does_not_know_is_told(follower: OnSlurm) -> None:

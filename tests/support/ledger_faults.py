@@ -233,7 +233,7 @@ _ADDED = {
         "told_end_at", "suspended_at", "flow_starts", "flow_starts_since", "tag", "promised_at",
         "array_index", "array_id", "after_run_id", "after_when", "ready_attempt", "place",
         "rows_removed_at", "queue_version"),
-    "node": ("identity", "files_url", "files_certificate", "ports"),
+    "node": ("identity", "files_url", "files_certificate", "ports", "gpu_drains"),
     "standing": ("phase", "iteration", "epoch", "total", "per_s"),
     "trace": ("team",),
     "lease_port": ("program_port",),
