@@ -24,7 +24,7 @@ from headway.client.run import Run
 from headway.code.folder import INCLUDE, pack
 from headway.errors import InvalidInput, RunFailed
 
-CALL, RESULT, REQUIREMENTS = "call.pkl", "headway-result.pkl", "headway-requirements.txt"
+REQUIREMENTS = "headway-requirements.txt"
 _TOO_ODD = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 60
 _LARGEST = 1e300
@@ -40,26 +40,25 @@ class RemoteTraceback(Exception):
 
 
 @contextmanager
-def folder_of(
-    files: Mapping[str, bytes],
-    modules: Sequence[ModuleType],
-    workdir: Path | None,
-    requirements: Sequence[str] = (),
-) -> Iterator[Path]:
-    """A folder to be sent, within the block.
+def sent_with(
+    job: Mapping[str, Any], files: Mapping[str, bytes], modules: Sequence[ModuleType]
+) -> Iterator[dict[str, Any]]:
+    """*job* with a folder to be sent, within the block.
 
     Args:
+        job: What of its `workdir` travels is in the folder, too; `requirements` is a list of
+            packages of the environment that the run is to have.
         files: Content of each, by its name.
         modules: Are importable on the node: packages, or modules of one file, of pure Python.
-        workdir: What of it travels is in the folder, too.
-        requirements: Of the environment that the run is to have.
     """
+    sent = dict(job)
+    workdir, requirements = sent.pop("workdir", None), sent.pop("requirements", ())
     with tempfile.TemporaryDirectory(prefix="headway-call-") as made:
         folder = Path(made)
-        if workdir is not None:
-            for each in pack(workdir).manifest.files:
+        if workdir:
+            for each in pack(Path(workdir)).manifest.files:
                 (folder / each.path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(workdir / each.path, folder / each.path)
+                shutil.copy2(Path(workdir) / each.path, folder / each.path)
         for module in modules:
             source = Path(str(module.__file__))
             if source.name == "__init__.py":
@@ -73,9 +72,10 @@ def folder_of(
             (folder / name).write_bytes(content)
         if requirements:
             (folder / REQUIREMENTS).write_text("\n".join(requirements) + "\n")
+            sent["requirements"] = REQUIREMENTS
         # All of it travels, whatever the ignore files say that were copied, or the user's own.
         (folder / INCLUDE).write_text("*\n")
-        yield folder
+        yield sent | {"workdir": str(folder)}
 
 
 @contextmanager
@@ -96,28 +96,18 @@ def job_of(
 
     Raises:
         InvalidInput: `command` is among the fields.
-    """  # fmt: skip
-    given = dict(fields)
-    if "command" in given:
-        raise InvalidInput("command", str(given["command"]), "it is the function's: leave it out")
-    workdir, requirements = given.pop("workdir", None), given.pop("requirements", ())
+    """
+    if "command" in fields:
+        raise InvalidInput("command", str(fields["command"]), "it is the function's: leave it out")
+    training = {"settings": _numbers(function, args, kwargs)} | dict(fields.get("training") or {})
+    job = in_this_python(fields) | {
+        "name": fields.get("name") or name_of(function),
+        "command": ["python", Path(str(headway_call.__file__)).name],
+        "training": training,
+    }
     call = cloudpickle.dumps((function, tuple(args), dict(kwargs)))
-    with folder_of(
-        {CALL: call},
-        [headway_call, cloudpickle],
-        Path(workdir) if workdir else None,
-        requirements,
-    ) as folder:
-        job = in_this_python(given) | {
-            "name": given.get("name") or name_of(function),
-            "command": ["python", f"{headway_call.__name__.rpartition('.')[2]}.py"],
-            "workdir": str(folder),
-        }
-        if requirements:
-            job["requirements"] = REQUIREMENTS
-        training = dict(job.get("training") or {})
-        job["training"] = {"settings": _numbers(function, args, kwargs)} | training
-        yield job
+    with sent_with(job, {headway_call.CALL: call}, [headway_call, cloudpickle]) as sent:
+        yield sent
 
 
 def in_this_python(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,7 +161,7 @@ def result_of(run: Run) -> Any:
         RunFailed: The run ended without a result.
     """
     with tempfile.TemporaryDirectory(prefix="headway-result-") as made:
-        found = run.outputs(Path(made) / "outputs", [RESULT]) if _kept(run) else []
+        found = run.outputs(Path(made) / "outputs", [headway_call.RESULT]) if _kept(run) else []
         if not found:
             kept = "its result was not kept" if run["state"] == "Completed" else run.message
             raise RunFailed(run.run_id, run["name"], run["state"], kept)

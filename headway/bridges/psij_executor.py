@@ -18,7 +18,7 @@ from typing import Any
 import psij
 from psij.resource_spec import ResourceSpecV1
 
-from headway.bridges.calls import as_name, folder_of, in_this_python
+from headway.bridges.calls import as_name, in_this_python, sent_with
 from headway.bridges.patience import patiently
 from headway.client import Client
 from headway.client.run import LOOK_EVERY_S, Run
@@ -70,10 +70,9 @@ class HeadwayJobExecutor(psij.JobExecutor):
             files = {"run.sh": _SCRIPT}
             if spec.stdin_path is not None:
                 files["stdin"] = Path(spec.stdin_path).read_bytes()
-            with Client() as client, folder_of(files, [], None) as folder:
-                queue = getattr(spec.attributes, "queue_name", None)
-                given, key = {**fields, "workdir": str(folder)}, uuid.uuid4().hex
-                run = patiently(lambda: client.submit(given, key=key, queue=queue))
+            with Client() as client, sent_with(fields, files, []) as sent:
+                queue, key = getattr(spec.attributes, "queue_name", None), uuid.uuid4().hex
+                run = patiently(lambda: client.submit(sent, key=key, queue=queue))
                 self._follow(client, job, run.run_id)
         except InvalidInput as error:
             raise psij.InvalidJobException(str(error)) from error

@@ -17,7 +17,7 @@ import typing_extensions
 from submitit.core import utils
 from submitit.core.core import InfoWatcher, Job, PicklingExecutor
 
-from headway.bridges.calls import REQUIREMENTS, folder_of, in_this_python, name_of
+from headway.bridges.calls import in_this_python, name_of, sent_with
 from headway.bridges.patience import patiently
 from headway.bridges.sent import headway_submitit
 from headway.client import Client
@@ -140,16 +140,11 @@ class HeadwayExecutor(PicklingExecutor):
             raise InvalidInput("function", format_size(len(call)), allowed)
         job = self._job(given) | {"command": ["python", "-u", f"{_PROGRAM}.py"]}
         job.setdefault("name", name_of(delayed.function))
-        requirements, workdir = job.pop("requirements", ()), job.pop("workdir", None)
         files = {headway_submitit.CALL: call, **{n: t.encode() for n, t in _PLUGIN.items()}}
         modules = [headway_submitit, submitit, cloudpickle, typing_extensions]
-        sent = folder_of(files, modules, workdir and Path(workdir), requirements)
-        with Client() as client, sent as folder:
-            job["workdir"] = str(folder)
-            if requirements:
-                job["requirements"] = REQUIREMENTS
+        with Client() as client, sent_with(job, files, modules) as sent:
             key = uuid.uuid4().hex
-            run = patiently(lambda: client.submit(job, key=key, **place))
+            run = patiently(lambda: client.submit(sent, key=key, **place))
         made = self.job_class(self.folder, run.run_id)
         made.paths.folder.mkdir(parents=True, exist_ok=True)
         made.paths.submitted_pickle.write_bytes(call)

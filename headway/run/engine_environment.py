@@ -14,9 +14,9 @@ from headway.code.unpack import unpack
 from headway.durable import give_name_to_all, replace_file
 from headway.home import have_passable
 from headway.model.code import CodeManifest
-from headway.model.environment import environment_id, given
+from headway.model.environment import environment_id
 from headway.model.outside import CERTIFICATES_FILE
-from headway.run.environment import maker_of, wanted_by
+from headway.run.environment import made_from, maker_of, reached_by, wanted_by
 from headway.run.here import NodeAttempt
 from headway.run.outside import certificates_of
 from headway.trees import remove
@@ -38,15 +38,9 @@ def words_before(attempt: NodeAttempt) -> tuple[str, ...]:
     if not job.requirements or job.code is None:
         return ()
     wanted, wheels, parts = wanted_by(attempt, job.code)
-    policy = attempt.site.policy_for(job.team)
-    certificates = certificates_of(attempt, policy.outside)
-    variables = {**policy.outside.variables(), **policy.environment, **given(job.env)}
-    name = environment_id(
-        [wanted.options, wanted.lines, wanted.constraints],
-        [[each.path, each.chunks] for each in wheels],
-        sorted(variables.items()),
-        certificates,
-    )
+    outside, variables = reached_by(attempt)
+    certificates = certificates_of(attempt, outside)
+    name = environment_id(*made_from(wanted, wheels, variables), certificates)
     folder = settings.engines_dir / "environments" / job.team / name
     if not folder.exists():  # which is whole from its first moment on
         have_passable(folder.parent)
@@ -55,8 +49,8 @@ def words_before(attempt: NodeAttempt) -> tuple[str, ...]:
             files = part / "given"
             unpack(CodeManifest(wheels), parts, files, None)
             place = str(folder / "given" / CERTIFICATES_FILE) if certificates else ""
-            variables = {**variables, **policy.outside.variables(place)}
-            variables["HEADWAY_CONTACT"] = policy.outside.contact
+            variables = {**variables, **outside.variables(place)}
+            variables["HEADWAY_CONTACT"] = outside.contact
             for file, text in (
                 (files / "requirements.txt", wanted.text),
                 (files / "constraints.txt", wanted.constraints_text),

@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,17 +213,11 @@ def environment_of(attempt: NodeAttempt) -> Environment | None:
     if not job.requirements or job.code is None:
         return None
     wanted, wheels, parts = wanted_by(attempt, job.code)
-    policy = site.policy_for(attempt.job.team)
-    variables = {**policy.outside.variables(), **policy.environment, **given(job.env)}
-    name = environment_id(
-        site.runtime.ensure_image(job.image),
-        attempt.user,
-        [wanted.options, wanted.lines, wanted.constraints],
-        [[each.path, each.chunks] for each in wheels],
-        sorted(variables.items()),
-    )
+    outside, variables = reached_by(attempt)
+    image = site.runtime.ensure_image(job.image)
+    name = environment_id(image, attempt.user, *made_from(wanted, wheels, variables))
     folder = site.settings.environments_dir / attempt.job.team / name
-    return Environment(attempt, folder, wanted, wheels, parts, variables, policy.outside)
+    return Environment(attempt, folder, wanted, wheels, parts, variables, outside)
 
 
 def wanted_by(
@@ -245,6 +239,24 @@ def wanted_by(
 
     wanted = read_requirements(attempt.job.requirements, files, read)
     return wanted, tuple(files[path] for path in wanted.wheels), parts
+
+
+def reached_by(attempt: NodeAttempt) -> tuple[Outside, dict[str, str]]:
+    """What the site says of the outside, and the variables by which packages are reached."""
+    policy = attempt.site.policy_for(attempt.job.team)
+    own = {**policy.environment, **given(attempt.job.env)}
+    return policy.outside, {**policy.outside.variables(), **own}
+
+
+def made_from(
+    wanted: Requirements, wheels: Sequence[SentFile], variables: Mapping[str, str]
+) -> tuple[object, ...]:
+    """That part of an environment's identity that no machine and no user adds to."""
+    return (
+        [wanted.options, wanted.lines, wanted.constraints],
+        [[each.path, each.chunks] for each in wheels],
+        sorted(variables.items()),
+    )
 
 
 def is_being_made(settings: Settings, container: str) -> bool:

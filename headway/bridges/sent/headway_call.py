@@ -11,14 +11,16 @@ from pathlib import Path
 
 import cloudpickle
 
+CALL, RESULT = "call.pkl", "headway-result.pkl"
+
 
 def main() -> int:
     """Call it; 0 if it returned, 1 if it raised."""
-    result, status = Path(os.environ["HEADWAY_OUTPUTS"], "headway-result.pkl"), 0
+    result, status = Path(os.environ["HEADWAY_OUTPUTS"], RESULT), 0
     if result.exists():
         result.unlink()  # an earlier attempt's
     try:
-        call = Path(__file__).with_name("call.pkl").read_bytes()
+        call = Path(__file__).with_name(CALL).read_bytes()
         function, args, kwargs = pickle.loads(call)  # noqa: S301 - it was sent with this file
         content = cloudpickle.dumps((function(*args, **kwargs), None, ""))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the caller's
