@@ -433,10 +433,14 @@ def test_a_run_follows_the_job_of_another_one_in_the_engines_own_queue(
 
 
 def array(follower: Follower, size: int, at_most: int | None, created: int) -> str:
-    """An array of which so many members have become runs."""
+    """An array of which so many members have become runs, and as many may run at once do."""
+    met = follower.site.settings.runs_dir.parent / "met"
+    met.mkdir()
+    together = min(at_most or created, created)
+    meets = f"touch {met}/$0; until [ $(ls {met} | wc -l) -ge {together} ]; do sleep 0.05; done"
     job = {
         "name": "a", "owner": "o", "team": "t", "python": "3",
-        "command": ["sh", "-c", "echo {n} $HEADWAY_ARRAY_INDEX; sleep 1"],
+        "command": ["sh", "-c", f"echo $0 $HEADWAY_ARRAY_INDEX; {meets}; sleep 1", "{n}"],
         "resources": {"cpus": 1, "host_memory": "64MiB"},
     }  # fmt: skip
     ledger = follower.site.ledger
