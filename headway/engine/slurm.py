@@ -6,27 +6,33 @@ queue (`man squeue`), it needs a plug-in that not every site builds, and its fie
 types from version to version. A job is known by its comment, ``headway:SITE:KEY``.
 """
 
+import math
 import os
 import pwd
 import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from headway.clock import Clock
 from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.folder_engine import FolderEngine
 from headway.engine.judge import Seen
-from headway.engine.place import KEY
+from headway.engine.place import KEY, Place
 from headway.engine.port import After, Array, Cluster, Gang, Nice, Part, Phase, Request, Requeue
 from headway.engine.slurm_inspect import cluster, seconds
+from headway.engine.slurm_limits import Ends, Limits, is_limit, read_limits
 from headway.engine.slurm_options import options
 from headway.engine.slurm_states import read_reason, read_state
 
 _FIELD, _LINE = "\x1f", "\x1e\n"
-_COLUMNS = ("%i", "%F", "%K", "%T", "%r", "%S", "%l", "%N", "%k")
+_COLUMNS = ("%i", "%F", "%K", "%T", "%r", "%S", "%l", "%N", "%e", "%q", "%a", "%k")
+_WIDTH = len(_COLUMNS)
 _ANSWERS_WITHIN_S = 60.0
+_LIMITS_EVERY_S = 60.0
 _AWAY = re.compile(
     r"unable to contact|socket timed out|connection (refused|reset|timed out)|zero bytes|standby"
     r"|temporarily|munge|communication|controller|protocol|try again",
@@ -58,6 +64,12 @@ class SlurmEngine(FolderEngine):
     _rank_variable = "SLURM_PROCID"
     _for_memory = re.compile(r"exceeded (job |step )?memory limit|oom.kill event", re.IGNORECASE)
 
+    def __init__(self, place: Place, site: str, clock: Clock) -> None:
+        """See `FolderEngine`."""
+        super().__init__(place, site, clock)
+        self._limits: Limits = {}
+        self._limits_until_s = -math.inf
+
     def inspect(self) -> Cluster:
         """Its partitions, nodes, GPUs and limits: three questions."""
         nodes = self._ask("sinfo", "-h", "-N", "-o", "%N|%R|%G|%c|%m|%T")
@@ -86,15 +98,26 @@ class SlurmEngine(FolderEngine):
         answer = self._ask(*asked, "--format=" + _FIELD.join(_COLUMNS) + _LINE[0])
         found: dict[str, dict[tuple[str, int], Seen]] = {}
         mark = f"headway:{self._site}:"
-        for line in answer.split(_LINE):
-            columns = line.split(_FIELD)
-            if len(columns) != len(_COLUMNS) or not columns[-1].startswith(mark):
-                continue
+        rows = [row for line in answer.split(_LINE) if len(row := line.split(_FIELD)) == _WIDTH]
+        own = [row for row in rows if row[-1].startswith(mark)]
+        known = self._known_limits() if any(is_limit(row[4]) for row in own) else {}
+        ends = _first_ends(rows) if known else {}
+        for columns in own:
             if KEY.fullmatch(key := columns[-1].removeprefix(mark)):  # a user may write any comment
                 base, member = columns[1], columns[2]
                 where = base, int(member) if member.isdigit() else 0
-                found.setdefault(key, {})[where] = _seen(columns)
+                found.setdefault(key, {})[where] = _seen(columns, known, ends)
         return found
+
+    def _known_limits(self) -> Limits:
+        """Those of the user's QOS and accounts; none where Slurm does not tell them."""
+        if (now_s := self._clock.monotonic_s()) >= self._limits_until_s:
+            self._limits_until_s, self._limits = now_s + _LIMITS_EVERY_S, {}
+            with suppress(EngineAway):  # some clusters show them to operators only
+                asked = "scontrol", "show", "assoc_mgr", "flags=qos,assoc", "--oneliner"
+                me = pwd.getpwuid(os.getuid())
+                self._limits = read_limits(self._ask(*asked), me.pw_name, me.pw_uid)
+        return self._limits
 
     def _ask(
         self, program: str, *words: str, key: str = "", env: Mapping[str, str] | None = None
@@ -143,13 +166,24 @@ def _named(engine_id: str, member: int) -> str:
     return f"{engine_id}_{member}" if member else engine_id
 
 
-def _seen(columns: Sequence[str]) -> Seen:
-    engine_id, _, _, state, code, start, limit, nodes, _ = columns
+def _first_ends(rows: Sequence[Sequence[str]]) -> Ends:
+    """By QOS and by account: when the first of these jobs that runs ends at its limit."""
+    found: dict[tuple[str, str], datetime] = {}
+    for row in rows:
+        if row[3] == "RUNNING" and (end := _time(row[8])) is not None:
+            for where in (("QOS", row[9]), ("Assoc", row[10])):
+                found[where] = min(end, found.get(where, end))
+    return found
+
+
+def _seen(columns: Sequence[str], known: Limits, ends: Ends) -> Seen:
+    engine_id, _, _, state, code, start, limit, nodes, _, qos, account, _ = columns
     phase, kind, sentence = read_state(state, code)
     waits = phase in {Phase.WAITING, Phase.HELD}
     at = _time(start)
     return Seen(
-        engine_id, state, phase, kind, sentence, read_reason(code),
+        engine_id, state, phase, kind, sentence,
+        read_reason(code, {"QOS": qos, "Assoc": account}, known, ends),
         started_at=None if waits else at,
         expected_start_at=at if waits else None,
         time_limit_s=seconds(limit),

@@ -6,11 +6,12 @@ CODES" and of https://slurm.schedmd.com/resource_limits.html; all as of 22.05, w
 24.11. A word that is not here is told as it is, and its job taken to go on.
 """
 
-import re
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from headway.engine.judge import IN_VAIN
 from headway.engine.port import Phase, Reason
+from headway.engine.slurm_limits import LESS, NEVER, NOBODYS, Ends, Limits, Whose, limit_reason
 from headway.model.run import ExitKind
 
 STATES: Mapping[str, tuple[Phase, ExitKind | None, str]] = {
@@ -46,9 +47,7 @@ STATES: Mapping[str, tuple[Phase, ExitKind | None, str]] = {
     "REVOKED": (Phase.ENDED, ExitKind.CANCELLED, "another cluster of its federation started it"),
 }
 
-_LIMIT = "wait until one of your own jobs ends, ask for less, or ask the cluster's operators"
 _BROKEN = "tell the cluster's operators; it goes on by itself when they have mended it"
-_NEVER = "it will never start so: cancel it, and submit it with other values"
 _NOTHING = ""
 _REASONS: Mapping[str, tuple[str, str]] = {
     "Priority": ("jobs with a higher priority wait before it", _NOTHING),
@@ -72,21 +71,21 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "NodeDown": ("a node that it needs is down", _BROKEN),
     "PartitionDown": ("its partition is down: it takes jobs, and starts none", _BROKEN),
     "PartitionInactive": ("its partition is out of use", "submit it to another pool"),
-    "PartitionNodeLimit": ("its partition gives no job so many nodes", _NEVER),
-    "PartitionTimeLimit": ("its time limit is longer than its partition's", _NEVER),
-    "PartitionConfig": ("its partition does not take it", _NEVER),
-    "AccountNotAllowed": ("its account may not use this partition", _NEVER),
-    "QOSNotAllowed": ("its QOS may not be used here", _NEVER),
-    "InvalidAccount": ("the cluster does not know its account", _NEVER),
-    "InvalidQOS": ("the cluster does not know its QOS", _NEVER),
-    "BadConstraints": ("no node has what it asks for", _NEVER),
-    "AssociationJobLimit": ("as many of your jobs run as your account may have", _LIMIT),
-    "AssociationResourceLimit": ("your jobs hold as much as your account may have", _LIMIT),
-    "AssociationTimeLimit": ("your account has used up its time", _LIMIT),
-    "QOSJobLimit": ("as many jobs run as its QOS lets", _LIMIT),
-    "QOSResourceLimit": ("the jobs of its QOS hold as much as they may", _LIMIT),
-    "QOSTimeLimit": ("its QOS has used up its time", _LIMIT),
-    "QOSUsageThreshold": ("too little of its QOS is left", _LIMIT),
+    "PartitionNodeLimit": ("its partition gives no job so many nodes", NEVER),
+    "PartitionTimeLimit": ("its time limit is longer than its partition's", NEVER),
+    "PartitionConfig": ("its partition does not take it", NEVER),
+    "AccountNotAllowed": ("its account may not use this partition", NEVER),
+    "QOSNotAllowed": ("its QOS may not be used here", NEVER),
+    "InvalidAccount": ("the cluster does not know its account", NEVER),
+    "InvalidQOS": ("the cluster does not know its QOS", NEVER),
+    "BadConstraints": ("no node has what it asks for", NEVER),
+    "AssociationJobLimit": ("as many of your jobs run as your account may have", LESS),
+    "AssociationResourceLimit": ("your jobs hold as much as your account may have", LESS),
+    "AssociationTimeLimit": ("your account has used up its time", LESS),
+    "QOSJobLimit": ("as many jobs run as its QOS lets", LESS),
+    "QOSResourceLimit": ("the jobs of its QOS hold as much as they may", LESS),
+    "QOSTimeLimit": ("its QOS has used up its time", LESS),
+    "QOSUsageThreshold": ("too little of its QOS is left", LESS),
     "NonZeroExitCode": ("its program ended with an exit code other than 0", "see its log"),
     "RaisedSignal": ("its program was killed by a signal", "see its log"),
     "OutOfMemory": ("it was killed at its memory limit", "give it more memory"),
@@ -105,15 +104,6 @@ _REASONS: Mapping[str, tuple[str, str]] = {
 _HOLDS = frozenset(
     {"JobHeldUser", "JobHeldAdmin", "launch_failed_requeued_held", "job_requeued_in_held_state"}
 )
-_LIMITED = re.compile(
-    r"(?P<whose>QOS|Assoc)(?P<which>Grp|Max)(?P<what>[A-Za-z]*?)(?P<per>Per[A-Z][a-z]+)?"
-    r"(?:RunMinutes|Minutes)?(?:Limit)?"
-)
-_THINGS: Mapping[str, str] = {
-    "GRES": "GPUs", "Cpu": "CPUs", "CPU": "CPUs", "Mem": "memory", "Memory": "memory",
-    "Node": "nodes", "Jobs": "jobs", "SubmitJobs": "waiting and running jobs", "Wall": "time",
-    "WallDuration": "time", "CPUMins": "CPU minutes", "Billing": "billing units",
-}  # fmt: skip
 
 
 def read_state(word: str, reason: str) -> tuple[Phase, ExitKind | None, str]:
@@ -134,18 +124,25 @@ def read_state(word: str, reason: str) -> tuple[Phase, ExitKind | None, str]:
     return phase, kind, sentence
 
 
-def read_reason(code: str) -> Reason | None:
-    """What a reason means; None where there is none."""
+def read_reason(
+    code: str,
+    job: Whose = NOBODYS,
+    known: Limits = MappingProxyType({}),
+    ends: Ends = MappingProxyType({}),
+) -> Reason | None:
+    """What a reason means; None where there is none.
+
+    Args:
+        code: As Slurm writes it.
+        job: The QOS and the account of the job.
+        known: Limits, as far as Slurm tells them.
+        ends: When the first of the user's own jobs ends at its time limit.
+    """
     if code in {"", "None", "(null)"}:
         return None
     base = code.strip("()").split(",")[0].split("(")[0].strip()
     if base in _REASONS:
         return Reason(code, *_REASONS[base])
-    if found := _LIMITED.fullmatch(base):
-        whose = "its QOS" if found["whose"] == "QOS" else "your account"
-        thing = _THINGS.get(found["what"], found["what"] or "resources")
-        for_whom = " for you" if found["per"] == "PerUser" else ""
-        if found["which"] == "Max" and not for_whom and not found["what"].endswith("Jobs"):
-            return Reason(code, f"it asks for more {thing} than {whose} lets one job have", _NEVER)
-        return Reason(code, f"{whose} lets no more {thing} be held{for_whom} at once", _LIMIT)
+    if limited := limit_reason(base, job, known, ends):
+        return limited
     return Reason(code, f"the cluster's reason is {code}, which is not known here")

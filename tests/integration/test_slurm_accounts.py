@@ -72,3 +72,17 @@ def test_an_account_that_the_cluster_does_not_know_is_told(follower: OnSlurm) ->
     assert exit_ is not None
     assert exit_.kind is ExitKind.REFUSED
     assert "Invalid account" in exit_.message
+
+
+def test_how_much_of_a_limit_is_held_is_told(follower: OnSlurm, cluster: Slurm) -> None:
+    limit = "--immediate", "modify", "qos", "short", "set"
+    cluster.ask("sacctmgr", *limit, "MaxJobsPerUser=1")
+    try:
+        follower.enqueue("first", *sh("sleep 60"), max_runtime="10min")
+        follower.running("first")
+        follower.enqueue("second", *sh(":"))
+        follower.until(lambda: "QOS short" in follower.run("second").reason)
+        told = follower.run("second").reason
+        assert "no more jobs be held for you at once (limit 1, held 1; the first of yours" in told
+    finally:
+        cluster.ask("sacctmgr", *limit, "MaxJobsPerUser=-1")

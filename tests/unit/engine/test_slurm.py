@@ -14,7 +14,9 @@ def test_a_comment_that_holds_no_key_is_nobodys(
 ) -> None:
     engine = SlurmEngine(Place(tmp_path), "s", SystemClock())
     lines = [
-        "\x1f".join((str(at), str(at), "N/A", "PENDING", "None", "N/A", "1:00", "", comment))
+        "\x1f".join(
+            (str(at), str(at), "N/A", "PENDING", "None", "N/A", "1:00", "", "N/A", "", "", comment)
+        )
         for at, comment in enumerate(["headway:s:r-1", "headway:s:../r", "headway:s:", "mine"])
     ]
     monkeypatch.setattr(engine, "_ask", lambda *_: "\x1e\n".join([*lines, ""]))
