@@ -161,7 +161,7 @@ class NvmlGpus:
         devices, self._devices = self._devices or [], []
         for device in devices:
             if device.gpu.uuid in uuids:
-                device.close()
+                device.close(self._note_xid)
             else:
                 self._devices.append(device)
 
@@ -223,7 +223,7 @@ class NvmlGpus:
 
     def _close(self) -> None:
         for device in self._devices or ():
-            device.close()
+            device.close(self._note_xid)
         self._devices = None
         try:
             pynvml.nvmlShutdown()

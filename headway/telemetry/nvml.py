@@ -4,6 +4,7 @@ Of a GPU that is divided by MIG, the slices are the GPUs: each has a uuid and
 memory of its own, and a container is given a slice by that uuid.
 """
 
+import ctypes
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,8 +54,11 @@ class Device:
     gpu: Gpu
     board: Any
     """The GPU that it is or is a slice of: events are the whole GPU's."""
+    boards: dict[int, tuple[str, ...]]
+    """Of all GPUs, the uuids by the address of their handle: of a divided one those of its slices."""
+    has_events: bool = True
+    """False for all but one slice of a GPU, and where it does not offer them."""
     _events: Any = None
-    _has_events: bool = True
     _traffic: _Traffic | None = None
 
     def _offered(self, read: Callable[..., T], *args: object) -> T | None:
@@ -126,13 +130,16 @@ class Device:
 
     def _read_xids(self, note: Callable[[str, int], None]) -> None:
         """By an event set of its own: one of all GPUs tells nothing once one of them is lost."""
-        if self._events is None and self._has_events:
+        if self._events is None and self.has_events:
             self._register()
         if self._events is None:
             return
         with suppress(pynvml.NVMLError_Timeout):  # there are no more
             for _ in range(_MOST_EVENTS):
-                note(self.gpu.uuid, pynvml.nvmlEventSetWait_v2(self._events, 0).eventData)
+                event = pynvml.nvmlEventSetWait_v2(self._events, 0)
+                # It names the GPU, which is not always the one that the set is for.
+                for uuid in self.boards.get(_address(event.device), (self.gpu.uuid,)):
+                    note(uuid, event.eventData)
 
     def _register(self) -> None:
         """Have events from now on; a GPU that does not offer them is not asked again."""
@@ -142,12 +149,18 @@ class Device:
                 self.board, pynvml.nvmlEventTypeXidCriticalError, self._events
             )
         except pynvml.NVMLError as error:
-            self._has_events = error.value not in _NOT_OFFERED
-            self.close()
+            self.has_events = error.value not in _NOT_OFFERED
+            self._free_events()
             raise
 
-    def close(self) -> None:
-        """Give back what NVML keeps for it."""
+    def close(self, note_xid: Callable[[str, int], None]) -> None:
+        """Give back what NVML keeps for it; *note_xid* gets the Xids that came until now."""
+        if self._events is not None:
+            with suppress(pynvml.NVMLError):
+                self._read_xids(note_xid)
+        self._free_events()
+
+    def _free_events(self) -> None:
         events, self._events = self._events, None
         if events is not None:
             with suppress(pynvml.NVMLError):
@@ -215,12 +228,16 @@ class Found:
 
 def find() -> Found:
     """Every GPU of this node. One that is lost is left out: nothing is ever started on it."""
-    found = Found([], {}, set())
+    found, boards = Found([], {}, set()), dict[int, tuple[str, ...]]()
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             parts = _slices(handle)
-            found.devices.extend([_device(part, index, handle) for part in parts])
+            devices = [_device(part, index, handle, boards) for part in parts]
+            for each in devices[1:]:
+                each.has_events = False
+            boards[_address(handle)] = tuple(each.gpu.uuid for each in devices)
+            found.devices.extend(devices)
             if parts != [handle]:
                 found.divided.add(pynvml.nvmlDeviceGetUUID(handle))
         except pynvml.NVMLError as error:
@@ -244,10 +261,15 @@ def _slices(handle: Any) -> list[Any]:
     return slices
 
 
-def _device(handle: Any, index: int, board: Any) -> Device:
+def _device(handle: Any, index: int, board: Any, boards: dict[int, tuple[str, ...]]) -> Device:
     uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
     total, _, _ = _memory(handle, uuid)
-    return Device(handle, Gpu(uuid=uuid, index=index, name=name, memory_bytes=total), board)
+    return Device(handle, Gpu(uuid=uuid, index=index, name=name, memory_bytes=total), board, boards)
+
+
+def _address(handle: Any) -> int:
+    """What two handles of one GPU have in common."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
 def _memory(handle: Any, uuid: str) -> tuple[int, int, int]:

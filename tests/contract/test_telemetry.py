@@ -15,8 +15,15 @@ from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import GpuSensors, HostSensors
 from headway.units import GIB
-from tests.nvml.imitation import LOST, ImitatedGpus, ecc_uncorrectable, elsewhere
-from tests.nvml.stub import DRIVER_MISMATCH, GPU_IS_LOST, STATE_VARIABLE, StubGpus, build_stub
+from tests.nvml.imitation import LOST, OFF_THE_BUS, ImitatedGpus, ecc_uncorrectable, elsewhere
+from tests.nvml.stub import (
+    DRIVER_MISMATCH,
+    GPU_IS_LOST,
+    STATE_VARIABLE,
+    StubGpu,
+    StubGpus,
+    build_stub,
+)
 from tests.ports.telemetry import FakeGpus, FakeHost
 from tests.ports.telemetry_contract import (
     DriverContract,
@@ -96,6 +103,26 @@ class TestNvmlGpus(DriverContract):
         stub.heal()
         time.sleep(0.02)  # a call left behind by a hang goes home
 
+    def test_an_xid_is_told_once_also_of_a_gpu_that_is_gone_with_it(self, rig: StubRig) -> None:
+        rig.stub.report("GPU-0", 31)
+        rig.sensors.health()  # events count from here on
+        rig.stub.report("GPU-0", 13)
+        rig.stub.report("GPU-1", 79)
+        rig.lose("GPU-1")
+        rig.sensors.read()
+        rig.sensors.health()
+        assert sorted(rig.sensors.xids()) == [("GPU-0", 13), ("GPU-1", 79)]
+        rig.sensors.health()
+        assert rig.sensors.xids() == []
+
+    def test_an_xid_of_a_divided_gpu_is_each_slices(self, rig: StubRig) -> None:
+        slices = (StubGpu("MIG-a"), StubGpu("MIG-b"))
+        rig.stub.set("GPU-0", mig=1, slices=slices)
+        rig.sensors.health()
+        rig.stub.report("GPU-0", 48)
+        rig.sensors.health()
+        assert rig.sensors.xids() == [("MIG-a", 48), ("MIG-b", 48)]
+
 
 class ImitationRig:
     """The real adapter and the real pynvml over NVIDIA's own imitation."""
@@ -146,6 +173,17 @@ class TestImitatedGpus(GpuSensorsContract):
             gpus.set("GPU-1", ecc_uncorrectable(31))
             (left,) = sensors.health()
             assert (left.uuid, sensors.xids()) == ("GPU-1", [("GPU-1", 31)])
+
+    def test_the_xid_of_a_gpu_that_falls_off_the_bus_is_not_its_neighbours(
+        self, tmp_path: Path
+    ) -> None:
+        gpus = ImitatedGpus(tmp_path, ["GPU-0", "GPU-1"])
+        with elsewhere(gpus) as sensors:
+            sensors.health()
+            gpus.set("GPU-0", OFF_THE_BUS)
+            sensors.read()
+            sensors.health()
+            assert sensors.xids() == [("GPU-0", 79)]
 
     def test_what_is_offered_is_read(self, rig: GpuRig) -> None:
         (gpu, _), (links, _) = rig.sensors.read(), rig.sensors.links()

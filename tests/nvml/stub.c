@@ -11,6 +11,7 @@
  *     nvlink_rx, nvlink_tx, pcie_gen, pcie_width, pcie_gen_max, pcie_width_max,
  *     nvlinks, nvlink_version, cpu_mask, mig, error   -1 where the GPU does not offer it
  *     process PID BYTES        BYTES -1 where the driver does not say
+ *     xid CODE                 every one since the first; a set gets those of after its registration
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 enum { OK, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
 #define MAX_GPUS 256
 #define MAX_PROCESSES 1024
+#define MAX_XIDS 64
 
 typedef struct { unsigned pid; unsigned long long bytes; unsigned gi, ci; } Process;
 typedef struct {
@@ -31,6 +33,7 @@ typedef struct {
     int parent; /* -1: a GPU; else the GPU this is a slice of */
     unsigned n_processes;
     Process processes[MAX_PROCESSES];
+    unsigned n_xids, xids[MAX_XIDS];
 } Gpu;
 
 static struct { long long init_error, error, hang, memory_v2; int n; Gpu gpu[MAX_GPUS]; } S;
@@ -66,6 +69,7 @@ static void set(const char *key, const char *value) {
         sscanf(value, "%u %lld", &p->pid, &bytes);
         p->bytes = (unsigned long long)bytes;
     }
+    else if (!strcmp(key, "xid") && g->n_xids < MAX_XIDS) g->xids[g->n_xids++] = (unsigned)n;
 #define FIELD(f) else if (!strcmp(key, #f)) g->f = n;
     FIELD(total) FIELD(used) FIELD(reserved) FIELD(util) FIELD(temp) FIELD(power_mw) FIELD(pcie_rx)
     FIELD(pcie_tx) FIELD(nvlink_rx) FIELD(nvlink_tx) FIELD(mig) FIELD(pcie_gen) FIELD(pcie_width)
@@ -222,5 +226,29 @@ int nvmlDeviceGetFieldValues(void *h, int n, Field *f) {
         f[i].type = 3;
         f[i].value = (unsigned long long)v;
     }
+    return OK;
+}
+
+typedef struct { void *handle; unsigned given; } Events; /* of one GPU */
+typedef struct { void *device; unsigned long long type, data; unsigned gi, ci; } Event;
+int nvmlEventSetCreate(Events **set) { *set = calloc(1, sizeof **set); return *set ? OK : 999; }
+int nvmlEventSetFree(Events *set) { free(set); return OK; }
+int nvmlDeviceRegisterEvents(void *h, unsigned long long types, Events *set) {
+    (void)types;
+    DEVICE(h)
+    set->handle = h;
+    set->given = g->n_xids;
+    return OK;
+}
+int nvmlEventSetWait_v2(Events *set, Event *out, unsigned timeout_ms) {
+    (void)timeout_ms;
+    Gpu *g = NULL;
+    int error = device(set->handle, &g); /* a GPU that is lost has told of it */
+    if (!g) return error;
+    if (set->given >= g->n_xids) return 10; /* TIMEOUT */
+    memset(out, 0, sizeof *out);
+    out->device = set->handle;
+    out->type = 8;
+    out->data = g->xids[set->given++];
     return OK;
 }

@@ -74,6 +74,8 @@ class StubGpu:
     """NVML code that every call on this GPU answers; 0 for none."""
     processes: dict[int, int] = field(default_factory=dict)
     """Host pid → bytes; -1 where the driver does not say."""
+    xids: tuple[int, ...] = ()
+    """All that the driver has reported."""
     slices: tuple["StubGpu", ...] = ()
     """MIG slices, where `mig` is 1."""
 
@@ -100,6 +102,10 @@ class StubGpus:
         """Change fields of one GPU."""
         self._gpus[uuid] = replace(self._gpus[uuid], **values)  # type: ignore[arg-type]
         self._write()
+
+    def report(self, uuid: str, xid: int) -> None:
+        """The driver reports *xid* of one GPU."""
+        self.set(uuid, xids=(*self._gpus[uuid].xids, xid))
 
     def remove(self, uuid: str) -> None:
         """The GPU is no longer counted."""
@@ -130,9 +136,11 @@ class StubGpus:
 
 
 def _section(kind: str, gpu: StubGpu) -> list[str]:
-    values = {key: value for key, value in vars(gpu).items() if key not in {"processes", "slices"}}
+    lists = {"processes", "slices", "xids"}
+    values = {key: value for key, value in vars(gpu).items() if key not in lists}
     return [
         kind,
         *(f"{key} {value}" for key, value in values.items()),
         *(f"process {pid} {size}" for pid, size in gpu.processes.items()),
+        *(f"xid {xid}" for xid in gpu.xids),
     ]
