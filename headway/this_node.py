@@ -262,9 +262,11 @@ def sick_gpus(
         ending: Only those on which nothing is to go on.
     """
     held, tries = {grant.uuid for grant in lease.gpus}, 0
+    nodes, node = site.ledger.nodes, site.settings.node
     while True:
-        record = site.ledger.nodes.get(site.settings.node)
-        drains = record.node.gpu_drains if record is not None else {}
+        # The reading first: what was found sick by then is drained.
+        record = None if since is None else nodes.get(node)
+        drains = nodes.gpu_drains(node)
         sick = [uuid for uuid in drains if not ending or ends_runs(drains[uuid].why)]
         told = [f"{uuid}: {drains[uuid].told}" for uuid in sorted(held.intersection(sick))]
         read_at = record.reading.at if record is not None and record.reading else None

@@ -151,6 +151,12 @@ class Nodes(Repository):
             row.gpu_drains = drains
             return True
 
+    def gpu_drains(self, name: str) -> Mapping[str, GpuDrain]:
+        """Of the node called *name*, the GPUs that take no runs; empty if there is none."""
+        own = col(NodeRow.name) == name, col(NodeRow.removed_at).is_(None)
+        with self._database.reading() as session:
+            return session.exec(select(NodeRow.gpu_drains).where(*own)).first() or {}
+
     def get(self, name: str) -> NodeRecord | None:
         """The node called *name*."""
         found = self._known(_with_keys().where(NodeRow.name == name))

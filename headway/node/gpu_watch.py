@@ -1,13 +1,14 @@
 """Watches the health of this node's GPUs: drains a sick one, and takes back one that is well."""
 
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from headway.clock import booted_at
 from headway.model.gpu_health import GpuDrain, GpuHealth, Sickness
 from headway.policy.gpu_health import (
-    LASTS,
+    LASTS_S,
     NOT_READ_AGAIN,
     Fault,
     fault_of,
@@ -21,15 +22,21 @@ from headway.telemetry.errors import NvmlUnavailable, TelemetryError
 
 log = logging.getLogger(__name__)
 
+_GAP_S = 5.0
+"""Between two looks, of which there is one a second, at most for both to be of one row."""
+
 
 class GpuWatch:
     """The watch of one worker; one thread looks, another one settles."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._lasted: dict[tuple[str, Sickness], int] = {}
-        self._cool: dict[str, int] = {}
-        """Looks in a row that found a GPU no longer hot."""
+        self._looked_s = -math.inf
+        """When it looked last, by the monotonic clock, as the times below."""
+        self._since_s: dict[tuple[str, Sickness], float] = {}
+        """The first of the looks in a row that found it."""
+        self._cool_since_s: dict[str, float] = {}
+        """The first of those that found a GPU no longer hot."""
         self._xids: dict[str, set[int]] = {}
         """Every Xid of a GPU since it was last taken for well."""
         self._seen: Mapping[str, GpuHealth] = {}
@@ -63,14 +70,20 @@ class GpuWatch:
 
     def _note(self, read: Iterable[GpuHealth]) -> None:
         self._looks += 1
+        now_s = self._site.clock.monotonic_s()
+        if now_s - self._looked_s > _GAP_S:  # who knows what was in between
+            self._since_s, self._cool_since_s = {}, {}
+        self._looked_s = now_s
         self._seen = {each.uuid: each for each in read}
-        self._lasted = {
-            (uuid, kind): self._lasted.get((uuid, kind), 0) + 1
+        self._since_s = {
+            (uuid, kind): self._since_s.get((uuid, kind), now_s)
             for uuid, each in self._seen.items()
             for kind in sicknesses(each)
         }
-        self._cool = {
-            uuid: self._cool.get(uuid, 0) + 1 for uuid, each in self._seen.items() if is_cool(each)
+        self._cool_since_s = {
+            uuid: self._cool_since_s.get(uuid, now_s)
+            for uuid, each in self._seen.items()
+            if is_cool(each)
         }
 
     def _note_failure(self, error: TelemetryError) -> None:
@@ -105,7 +118,8 @@ class GpuWatch:
         return sicknesses(replace(seen, xids=tuple(self._xids.get(uuid, ()))))
 
     def _lasts(self, uuid: str, kind: Sickness) -> bool:
-        return kind not in LASTS or self._lasted.get((uuid, kind), 0) >= LASTS[kind]
+        since_s = self._since_s.get((uuid, kind), math.inf)
+        return kind not in LASTS_S or self._looked_s - since_s >= LASTS_S[kind]
 
     def settle(self) -> None:
         """Put into the ledger what has changed.
@@ -115,8 +129,7 @@ class GpuWatch:
         finds nothing. One that was only hot is taken back once it has been cool for a while.
         """
         site = self._site
-        record = site.ledger.nodes.get(site.settings.node)
-        drains = record.node.gpu_drains if record is not None else {}
+        drains = site.ledger.nodes.gpu_drains(site.settings.node)
         judged = {
             uuid for uuid, look in self._asked.items() if uuid in drains and look < self._looks
         }
@@ -153,7 +166,8 @@ class GpuWatch:
 
     def _is_over(self, uuid: str, drain: GpuDrain) -> bool:
         """Whether it was only hot, and has been cool as long as heat takes to count."""
-        return passes(drain.why) and self._cool.get(uuid, 0) >= LASTS[Sickness.HOT]
+        cool_s = self._looked_s - self._cool_since_s.get(uuid, math.inf)
+        return passes(drain.why) and cool_s >= LASTS_S[Sickness.HOT]
 
     def _has(self, uuid: str) -> dict[Sickness, str]:
         """All that it has now, however long."""

@@ -79,9 +79,9 @@ CONTAINED = frozenset({74, 94})
 NOT_READ_AGAIN = frozenset({Sickness.XID, Sickness.XID_CONTAINED})
 """What is told once: that it is not seen again says nothing."""
 _ENDS_RUNS = frozenset({Sickness.LOST, Sickness.XID, Sickness.ROW_REMAP})
-LASTS = {Sickness.LINK_WIDTH: 10, Sickness.HOT: 10}
-"""Looks in a row, one a second, before that counts: a link that saves power and a peak of heat are
-over soon. Everything else counts at once."""
+LASTS_S = {Sickness.LINK_WIDTH: 10.0, Sickness.HOT: 10.0}
+"""How long every look has found it before that counts: a link that saves power and a peak of heat
+are over soon. Everything else counts at once."""
 
 
 def ends_runs(why: Iterable[Sickness]) -> bool:

@@ -55,7 +55,7 @@ class Device:
     board: Any
     """The GPU that it is or is a slice of: events are the whole GPU's."""
     boards: dict[int, tuple[str, ...]]
-    """Of all GPUs, the uuids by the address of their handle: of a divided one those of its slices."""
+    """By the address of its handle the uuids of each GPU; of a divided one those of its slices."""
     has_events: bool = True
     """False for all but one slice of a GPU, and where it does not offer them."""
     _events: Any = None

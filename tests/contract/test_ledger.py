@@ -188,10 +188,12 @@ def on_a_gpu(sharing: Sharing = Sharing.WHOLE) -> Demand:
 def test_a_sick_gpu_is_granted_to_nobody_until_it_is_well(ledger: Ledger) -> None:
     ledger.nodes.judge_gpus("node-a", "another", sick=SICK)
     assert ledger.nodes.get("node-a").node.gpu_drains == {}  # not by whom the node is not
+    assert ledger.nodes.gpu_drains("nowhere") == ledger.nodes.gpu_drains("node-a") == {}
     ledger.nodes.judge_gpus("node-a", "worker", sick=SICK)
     ledger.nodes.judge_gpus("node-a", "worker", sick={"GPU-0": {Sickness.ECC: "errors"}})
     ledger.nodes.register(NODE, boot_id="boot", worker_token="worker")  # its worker starts anew
     drain = ledger.nodes.get("node-a").node.gpu_drains["GPU-0"]
+    assert ledger.nodes.gpu_drains("node-a") == {"GPU-0": drain}
     assert drain.told == "Xid 48 (double bit ECC error); errors"
     assert [grant.uuid for grant in granted(ledger, "a", on_a_gpu()).gpus] == ["GPU-1"]
     enqueue(ledger, "b")

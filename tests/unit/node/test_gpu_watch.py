@@ -19,7 +19,7 @@ class Booted(SystemClock):
     """Of a machine that was started then."""
 
     def __init__(self, at: datetime) -> None:
-        self._at = at
+        self._at, self.at_s = at, 0.0
 
     def now(self) -> datetime:
         return self._at
@@ -27,13 +27,16 @@ class Booted(SystemClock):
     def boottime_s(self) -> float:
         return 0.0
 
+    def monotonic_s(self) -> float:
+        return self.at_s
+
 
 class Bench:
     """A watch, its GPUs, and what the ledger has."""
 
     def __init__(self, drains: dict[str, GpuDrain] | None = None) -> None:
         self.gpus, self.drains = FakeGpus.idle(3), drains or {}
-        nodes = SimpleNamespace(get=self._get, judge_gpus=self._judge)
+        nodes = SimpleNamespace(gpu_drains=lambda _: dict(self.drains), judge_gpus=self._judge)
         self.site: Any = SimpleNamespace(
             gpus=self.gpus,
             clock=Booted(NOON - timedelta(days=1)),
@@ -43,9 +46,6 @@ class Bench:
         )
         self.watch = GpuWatch(self.site)
 
-    def _get(self, _: str) -> Any:
-        return SimpleNamespace(node=SimpleNamespace(gpu_drains=dict(self.drains)))
-
     def _judge(self, _: str, __: str, *, sick: Any, well: Any) -> None:
         for uuid in well:
             del self.drains[uuid]
@@ -53,9 +53,10 @@ class Bench:
             had = self.drains[uuid].why if uuid in self.drains else {}
             self.drains[uuid] = GpuDrain(NOON, {**had, **why})
 
-    def round(self, looks: int = 1) -> dict[str, set[Sickness]]:
+    def round(self, looks: int = 1, every_s: float = 1.0) -> dict[str, set[Sickness]]:
         for _ in range(looks):
             self.watch.look()
+            self.site.clock.at_s += every_s
         self.watch.settle()
         return {uuid: set(each.why) for uuid, each in self.drains.items()}
 
@@ -77,7 +78,18 @@ def test_an_xid_of_the_gpu_drains_it_alone_and_one_of_a_program_does_not() -> No
 def test_heat_counts_once_it_has_lasted() -> None:
     bench = Bench()
     bench.gpus.sicken("GPU-1", temperature_c=90, slowdown_c=87)
-    assert bench.round(looks=9) == {}
+    assert bench.round(looks=10) == {}
+    assert bench.round() == {"GPU-1": {Sickness.HOT}}
+
+
+def test_how_long_it_has_lasted_is_a_time_and_no_number_of_looks() -> None:
+    bench = Bench()
+    bench.gpus.sicken("GPU-1", temperature_c=90, slowdown_c=87)
+    assert bench.round(looks=20, every_s=0.4) == {}
+    bench = Bench()
+    bench.gpus.sicken("GPU-1", temperature_c=90, slowdown_c=87)
+    assert bench.round(looks=3, every_s=60.0) == {}  # nobody knows of the time in between
+    assert bench.round(looks=3, every_s=4.0) == {}
     assert bench.round() == {"GPU-1": {Sickness.HOT}}
 
 
@@ -135,20 +147,20 @@ def test_an_xid_outlasts_its_worker_but_not_its_boot(kind: Sickness) -> None:
 def test_one_that_was_hot_is_taken_back_once_it_has_been_cool() -> None:
     bench = Bench()
     bench.gpus.sicken("GPU-1", temperature_c=90, slowdown_c=87)
-    bench.round(looks=10)
+    bench.round(looks=11)
     bench.gpus.sicken("GPU-1", temperature_c=86)
-    assert bench.round(looks=9) == {"GPU-1": {Sickness.HOT}}
+    assert bench.round(looks=10) == {"GPU-1": {Sickness.HOT}}
     bench.gpus.sicken("GPU-1", temperature_c=87)
     bench.round()
     bench.gpus.sicken("GPU-1", temperature_c=86)
-    assert bench.round(looks=9) == {"GPU-1": {Sickness.HOT}}
+    assert bench.round(looks=10) == {"GPU-1": {Sickness.HOT}}
     assert bench.round() == {}
 
 
 def test_cool_again_takes_back_nothing_else() -> None:
     bench = Bench()
     bench.gpus.sicken("GPU-1", temperature_c=90, slowdown_c=87, remap_failed=True)
-    bench.round(looks=10)
+    bench.round(looks=11)
     bench.gpus.sicken("GPU-1", temperature_c=40, remap_failed=False)
     assert bench.round(looks=20) == {"GPU-1": {Sickness.HOT, Sickness.ROW_REMAP}}
 

@@ -16,8 +16,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def upkeep(*why: Sickness) -> Any:
     """As much of an `AttemptUpkeep` as is asked, on a GPU that was drained for *why*."""
     drain = GpuDrain(NOON, {kind: f"it has {kind}" for kind in why})
-    record = SimpleNamespace(node=SimpleNamespace(gpu_drains={"GPU-0": drain}), reading=None)
-    nodes = SimpleNamespace(get=lambda _: record)
+    nodes = SimpleNamespace(gpu_drains=lambda _: {"GPU-0": drain})
     return SimpleNamespace(
         _site=SimpleNamespace(
             ledger=SimpleNamespace(nodes=nodes), settings=SimpleNamespace(node="n")
