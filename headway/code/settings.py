@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from headway.code.arguments import arguments_of
 from headway.code.documents import READERS, Documents
 from headway.code.hydra import composed
 from headway.estimate.options import AMOUNTS, last_part, leaves, number_of, words_of
@@ -19,9 +20,11 @@ _MOST_STEPS = 8
 def settings_of(folder: Path, command: Sequence[str]) -> dict[str, float]:
     """What *command* is configured with by files of *folder* that it names, or Hydra reads.
 
-    By dotted names; of several files the later one wins. One of very many values is data,
-    and none of them counts. Empty where one of them cannot be read: it might say something else;
-    so where how many epochs there will be follows from what only its program computes.
+    And by the options of its script that it leaves out, or gives by a short name; those say nothing
+    of how much there will be where a file does. By dotted names; of several files the later one
+    wins. One of very many values is data, and none of them counts. Empty where one of them cannot
+    be read: it might say something else; so where how many epochs there will be follows from what
+    only its program computes.
     """
     files, words = Documents(folder.resolve()), list(words_of(command))
     found: dict[str, object] = {}
@@ -34,6 +37,10 @@ def settings_of(folder: Path, command: Sequence[str]) -> dict[str, float]:
     found = {name: _followed(value, found) for name, value in found.items()}
     if any(last_part(name) in AMOUNTS and "${" in str(value) for name, value in found.items()):
         return {}
+    arguments = arguments_of(files, words)
+    if any(last_part(name) in AMOUNTS for name in found):
+        arguments = {n: value for n, value in arguments.items() if last_part(n) not in AMOUNTS}
+    found = {**arguments, **found}
     return {
         name: number
         for name, value in found.items()

@@ -46,6 +46,7 @@ AMOUNTS = EPOCHS | ITERATIONS | EPISODES
 _OPTION = re.compile(
     r"-{0,2}\+{0,2}(?P<name>[A-Za-z][\w.\-/]{0,200})(?:[=:](?P<value>.*))?", re.DOTALL
 )
+_YACS = re.compile(r"[A-Z0-9_]+(?:\.[A-Z0-9_]+)+")
 _MOST_WORDS = 2000
 _ALONE = "--argument-"
 _SHELLS = frozenset({"-c", "-lc", "-ec", "-ic"})
@@ -54,8 +55,8 @@ _SHELLS = frozenset({"-c", "-lc", "-ec", "-ic"})
 def options_of(command: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Name and value of each option of *command*, in any way that options are written.
 
-    ``--epochs 6``, ``--epochs=6``, ``-n 4``, ``trainer.max_epochs=20``, also in the words of a
-    shell; names without their dashes.
+    ``--epochs 6``, ``--epochs=6``, ``-n 4``, ``trainer.max_epochs=20``, ``SOLVER.MAX_ITER 900``
+    (yacs), also in the words of a shell; names without their dashes.
     """
     words = list(words_of(command))[:_MOST_WORDS]
     for at, word in enumerate(words):
@@ -64,15 +65,16 @@ def options_of(command: Sequence[str]) -> Iterator[tuple[str, str]]:
             continue
         value = found["value"]
         if value is None:
-            if not word.startswith("-") or at + 1 == len(words):
+            if not (word.startswith("-") or _YACS.fullmatch(word)) or at + 1 == len(words):
                 continue
             value = words[at + 1]
         yield found["name"], value
 
 
 def last_part(name: str) -> str:
-    """``trainer.max-epochs`` → ``max_epochs``."""
-    return re.split(r"[./]", name)[-1].replace("-", "_").lower()
+    """``trainer.max-epochs`` → ``max_epochs``, ``nEpochs`` → ``n_epochs``."""
+    last = re.split(r"[./]", name)[-1].replace("-", "_")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", last).lower()
 
 
 def numbers_of(command: Sequence[str], config: Mapping[str, Any] | None = None) -> dict[str, float]:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from headway.estimate.features import from_job
 from headway.estimate.iterations import after_count_of, count_of
+from headway.model.job import TrainingJob
 from headway.progress.options import Totals, totals_of
 from headway.run.here import NodeAttempt
 
@@ -27,10 +28,16 @@ def ahead_of(attempt: NodeAttempt, gpus: int) -> Ahead:
     job = attempt.job
     recent = attempt.forecaster.recent(job)
     asked = from_job(job, gpus=gpus, nodes=job.nodes, dataset_bytes=attempt.dataset_bytes)
-    totals = totals_of(job.command, job.configuration)
     return Ahead(
-        totals._replace(epochs=job.training.epochs or totals.epochs),
+        totals_of_job(job),
         count_of(asked, recent),
         after_count_of(asked, recent),
         count_of(asked, recent, "epochs"),
     )
+
+
+def totals_of_job(job: TrainingJob) -> Totals:
+    """How long *job* trains, by its word, its environment (``EPOCHS=6``), command and files."""
+    given = [f"{name}={value}" for name, value in job.env.items()]
+    totals = totals_of([*given, *job.command], job.configuration)
+    return totals._replace(epochs=job.training.epochs or totals.epochs)

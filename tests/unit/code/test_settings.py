@@ -229,3 +229,65 @@ def test_defaults_that_are_none_say_nothing(tmp_path: Path, defaults: str) -> No
     (tmp_path / "c").mkdir()
     (tmp_path / "c/a.yaml").write_text(f"defaults: {defaults}\nepochs: 3\n")
     assert settings_of(tmp_path, ["python", "t.py"]) == {}
+
+
+ARGPARSE = """
+parser.add_argument("-e", "--epochs", type=int, default=14)
+parser.add_argument("--batch-size", "-b", default=64)
+parser.add_argument("--lr", type=float, default=-1.0)
+parser.add_argument("--num_steps", default=128)
+parser.add_argument("--name", default="x")
+parser.add_argument("--width", default=int(sys.argv[1]))
+parser.add_argument("data")
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "epochs", "batch"),
+    [
+        ("", 14, 64),
+        ("-e 6", 6, 64),
+        ("-e6 -b 8", 6, 8),
+        ("--ep=7", 7, 64),
+        ("--epochs 9", 9, 64),
+        ("-e many", None, 64),
+        ("--max_steps 5", None, 64),
+    ],
+)
+def test_the_options_of_a_script_by_short_names_and_defaults(
+    tmp_path: Path, given: str, epochs: int | None, batch: int
+) -> None:
+    (tmp_path / "t.py").write_text(ARGPARSE)
+    command = ["python", "t.py", *given.split()]
+    settings = settings_of(tmp_path, command)
+    assert totals_of(command, settings).epochs == epochs
+    assert settings["batch-size"] == batch
+    assert settings["lr"] == -1.0
+    assert not {"num_steps", "name", "width", "data"} & settings.keys()
+
+
+def test_click_declares_options_and_a_file_says_more_of_how_long_than_a_default(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "t.py").write_text(
+        "@click.option('--epochs', '-n', default=5)\n@option('--seed', default=1)\ndef main(): 0\n"
+    )
+    assert settings_of(tmp_path, ["python", "t.py", "-n", "3"]) == {"epochs": 3.0, "seed": 1.0}
+    write(tmp_path, c="max_epochs: 9\n")
+    command = ["python", "t.py", "--config", "c.yaml"]
+    assert settings_of(tmp_path, command) == {"max_epochs": 9.0, "seed": 1.0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a.add_argument('--epochs', default=1)\nb.add_argument('--epochs', default=2)\n",
+        "a.add_argument('--epochs', default=True)\na.add_argument('-e', default=3)\n",
+        "a.add_argument('--epochs', default=" + "[" * 500 + "]" * 500 + ")\n",
+        "a.add_argument('--epochs', default=3",
+        "a.add_argument(*names, **more)\n",
+    ],
+)
+def test_a_default_that_cannot_be_told_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.py").write_text(text)
+    assert settings_of(tmp_path, ["python", "t.py"]) == {}

@@ -23,6 +23,8 @@ from headway.progress.parser import LogParser
         ("python a.py --epochs", None, None),
         ("python epochs=5.py --log_every 6", None, None),
         ("python a.py --epochs 99999999999999999999", None, None),
+        ("python main.py --nEpochs 6 --maxIter=90", 6, 90),
+        ("python train_net.py --config-file x SOLVER.MAX_ITER 900 SOLVER.BASE_LR 0.1", None, 900),
     ],
 )
 def test_a_number_that_an_option_says(
