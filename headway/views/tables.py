@@ -206,7 +206,7 @@ def _cell(name: str, value: Any) -> str:
 
 _NARROW = 1.5
 """An interval whose ends differ by no more than so many times is told by its middle alone."""
-BY_OTHERS = "as long as runs like it lasted"
+BY_OTHERS = "as long as earlier runs lasted"
 GOES_ON = "and it goes on; how long is not known"
 
 

@@ -47,7 +47,7 @@ def test_where_no_total_is_known_the_line_says_so() -> None:
     )
     assert _line(alone, over=True) == "ran for 30 s, at iteration 1,000, **it has ended**"
     by_others = Watched(30.0, point, RemainingEstimate(60.0, 20.0, 200.0))
-    assert _line(by_others).endswith("**20 s to 3 min 20 s left**, as long as runs like it lasted")
+    assert _line(by_others).endswith("**20 s to 3 min 20 s left**, as long as earlier runs lasted")
 
 
 def test_a_metric_with_a_hostile_name_stays_in_its_line() -> None:

@@ -40,10 +40,10 @@ def far(**said: float | None) -> ProgressSnapshot:
             Span(0, 60, 90),
             (
                 "at epoch 2, 0.013/s; how many there will be is not known; "
-                "at most 1 min 30 s left, as long as runs like it lasted"
+                "at most 1 min 30 s left, as long as earlier runs lasted"
             ),
         ),
-        (None, Span(58, 60, 62), "58 s to 1 min 2 s left, as long as runs like it lasted"),
+        (None, Span(58, 60, 62), "58 s to 1 min 2 s left, as long as earlier runs lasted"),
     ],
 )
 def test_it_says_no_more_than_is_known(
