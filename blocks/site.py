@@ -14,7 +14,13 @@ from headway.model.container_policy import (
 )
 from headway.model.node import FREE_PORTS
 from headway.model.node_settings import NodeSettings
-from headway.policy.settings import LEAST_SILENT_S, MOST_SILENT_S, OnSilentFailure, PolicySettings
+from headway.policy.settings import (
+    LEAST_SILENT_S,
+    MOST_SILENT_S,
+    OnSilentFailure,
+    OnStranger,
+    PolicySettings,
+)
 
 _LINE = PolicySettings()
 """What holds where the operator has set nothing."""
@@ -261,6 +267,12 @@ class HeadwayLine(Block):
         description="Seconds from the warning until the run is stopped.",
     )
 
+    on_stranger: OnStranger = Field(
+        _LINE.on_stranger,
+        title="On a stranger",
+        description="A GPU that a program uses which is no run's: tolerate it, warn of it, or "
+        "drain the GPU until it is gone.",
+    )
     session_idle_s: float = Field(
         _LINE.session_idle_s,
         gt=0,

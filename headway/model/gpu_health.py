@@ -23,6 +23,8 @@ class Sickness(enum.StrEnum):
     """While it works it has fewer PCIe lanes than it and its slot could have."""
     HOT = "hot"
     """It is as hot as where its hardware slows it down."""
+    STRANGERS = "strangers"
+    """Programs that are no run's use it, where the operator lets it be drained for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class GpuHealth:
     lanes_at_most: int | None = None
     temperature_c: float | None = None
     slowdown_c: float | None = None
+    strangers: str = ""
+    """Whose programs on it are no run's, in words, where it is to be drained for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,12 @@ class GpuProcess:
     """Memory it holds; None where the driver does not say."""
     run_id: str = ""
     """The run of this site that it belongs to; empty for anybody else's, or where unknown."""
+    user: str = ""
+    """Of a process that is no run's; empty where it cannot be read here."""
+    command: str = ""
+    """Of such a one, its program and first argument."""
+    since: datetime | None = None
+    """When such a one was started."""
 
 
 @dataclass(frozen=True, slots=True)

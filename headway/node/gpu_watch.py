@@ -7,16 +7,19 @@ from dataclasses import replace
 
 from headway.clock import booted_at
 from headway.model.gpu_health import GpuDrain, GpuHealth, Sickness
+from headway.model.node import NodeReading
 from headway.policy.gpu_health import (
     LASTS_S,
     NOT_READ_AGAIN,
+    PASSES_S,
     Fault,
     fault_of,
-    is_cool,
-    passes,
+    is_over,
     sicknesses,
     xid_told,
 )
+from headway.policy.settings import OnStranger
+from headway.policy.strangers import told_strangers
 from headway.site import Site
 from headway.telemetry.errors import NvmlUnavailable, TelemetryError
 
@@ -35,8 +38,9 @@ class GpuWatch:
         """When it looked last, by the monotonic clock, as the times below."""
         self._since_s: dict[tuple[str, Sickness], float] = {}
         """The first of the looks in a row that found it."""
-        self._cool_since_s: dict[str, float] = {}
-        """The first of those that found a GPU no longer hot."""
+        self._over_since_s: dict[tuple[str, Sickness], float] = {}
+        """The first of those that found it over."""
+        self._drains_for_strangers = False
         self._xids: dict[str, set[int]] = {}
         """Every Xid of a GPU since it was last taken for well."""
         self._seen: Mapping[str, GpuHealth] = {}
@@ -51,8 +55,12 @@ class GpuWatch:
         self._is_new = True
         """What was drained before this worker and can be read again is to be judged anew."""
 
-    def look(self) -> bool:
-        """Read how the GPUs are; whether one is sick of something that is new."""
+    def look(self, reading: NodeReading | None = None) -> bool:
+        """Read how the GPUs are; whether one is sick of something that is new.
+
+        *reading* says who is on them.
+        """
+        strangers = told_strangers(reading) if self._drains_for_strangers else {}
         gpus = self._site.gpus
         try:
             read = gpus.health()
@@ -60,7 +68,7 @@ class GpuWatch:
             self._note_failure(error)
         else:
             self._failure = ""
-            self._note(read)
+            self._note(replace(each, strangers=strangers.get(each.uuid, "")) for each in read)
         for uuid, xid in gpus.xids():
             self._note_xid(uuid, xid)
         before, self._was_sick = self._was_sick, self.sick
@@ -72,7 +80,7 @@ class GpuWatch:
         self._looks += 1
         now_s = self._site.clock.monotonic_s()
         if now_s - self._looked_s > _GAP_S:  # who knows what was in between
-            self._since_s, self._cool_since_s = {}, {}
+            self._since_s, self._over_since_s = {}, {}
         self._looked_s = now_s
         self._seen = {each.uuid: each for each in read}
         self._since_s = {
@@ -80,10 +88,11 @@ class GpuWatch:
             for uuid, each in self._seen.items()
             for kind in sicknesses(each)
         }
-        self._cool_since_s = {
-            uuid: self._cool_since_s.get(uuid, now_s)
+        self._over_since_s = {
+            (uuid, kind): self._over_since_s.get((uuid, kind), now_s)
             for uuid, each in self._seen.items()
-            if is_cool(each)
+            for kind in PASSES_S
+            if is_over(each, kind)
         }
 
     def _note_failure(self, error: TelemetryError) -> None:
@@ -126,10 +135,12 @@ class GpuWatch:
 
         One that was reset, as an operator says, or was drained before this worker started for what
         can be read again, is judged by a later look than those of now, and taken back if that
-        finds nothing. One that was only hot is taken back once it has been cool for a while.
+        finds nothing. One that was only hot or had strangers is taken back a while after that.
         """
         site = self._site
         drains = site.ledger.nodes.gpu_drains(site.settings.node)
+        if self._seen:
+            self._drains_for_strangers = site.policy_settings.on_stranger is OnStranger.DRAIN
         judged = {
             uuid for uuid, look in self._asked.items() if uuid in drains and look < self._looks
         }
@@ -165,9 +176,11 @@ class GpuWatch:
         return can_be_read or booted_at(self._site.clock) > drain.since
 
     def _is_over(self, uuid: str, drain: GpuDrain) -> bool:
-        """Whether it was only hot, and has been cool as long as heat takes to count."""
-        cool_s = self._looked_s - self._cool_since_s.get(uuid, math.inf)
-        return passes(drain.why) and cool_s >= LASTS_S[Sickness.HOT]
+        """Whether it had only what passes, and has been without it long enough."""
+        return drain.why.keys() <= PASSES_S.keys() and all(
+            self._looked_s - self._over_since_s.get((uuid, kind), math.inf) >= PASSES_S[kind]
+            for kind in drain.why
+        )
 
     def _has(self, uuid: str) -> dict[Sickness, str]:
         """All that it has now, however long."""

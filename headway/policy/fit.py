@@ -209,6 +209,8 @@ class Headroom:
     """Why its GPUs cannot be used now; then it has none here."""
     lost_gpus: tuple[str, ...] = ()
     """GPUs that fell off the bus, in words: ``gpu1 lost: …``; they are not among `gpus`."""
+    strangers: tuple[str, ...] = ()
+    """GPUs of which programs that are no run's have a part: ``gpu1 in use by …``."""
     utilisation_limit: float = 1.0
     """Runs share a GPU while their utilisations add up to at most this."""
 

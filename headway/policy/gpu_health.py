@@ -79,9 +79,11 @@ CONTAINED = frozenset({74, 94})
 NOT_READ_AGAIN = frozenset({Sickness.XID, Sickness.XID_CONTAINED})
 """What is told once: that it is not seen again says nothing."""
 _ENDS_RUNS = frozenset({Sickness.LOST, Sickness.XID, Sickness.ROW_REMAP})
-LASTS_S = {Sickness.LINK_WIDTH: 10.0, Sickness.HOT: 10.0}
-"""How long every look has found it before that counts: a link that saves power and a peak of heat
-are over soon. Everything else counts at once."""
+LASTS_S = {Sickness.LINK_WIDTH: 10.0, Sickness.HOT: 10.0, Sickness.STRANGERS: 10.0}
+"""How long every look has found it before that counts: a link that saves power, a peak of heat, and
+a run's program whose container is not known yet are over soon. Everything else counts at once."""
+PASSES_S = {Sickness.HOT: 10.0, Sickness.STRANGERS: 10.0}
+"""How long it has to be over before the GPU is taken back without a reset."""
 
 
 def ends_runs(why: Iterable[Sickness]) -> bool:
@@ -90,11 +92,6 @@ def ends_runs(why: Iterable[Sickness]) -> bool:
     Not for what a run may well get over, such as heat or a slow link.
     """
     return not _ENDS_RUNS.isdisjoint(why)
-
-
-def passes(why: Iterable[Sickness]) -> bool:
-    """Whether *why* may be over without a reset."""
-    return set(why) == {Sickness.HOT}
 
 
 def fault_of(xid: int) -> Fault:
@@ -127,10 +124,17 @@ def sicknesses(seen: GpuHealth) -> dict[Sickness, str]:
         found[Sickness.ROW_REMAP] = "a bad row of its memory could not be remapped"
     if seen.busy and seen.lanes and seen.lanes_at_most and seen.lanes < seen.lanes_at_most:
         found[Sickness.LINK_WIDTH] = f"PCIe x{seen.lanes} of x{seen.lanes_at_most}"
+    if seen.strangers:
+        found[Sickness.STRANGERS] = seen.strangers
     if is_cool(seen) is False:
         hot, limit = seen.temperature_c, seen.slowdown_c
         found[Sickness.HOT] = f"{hot:g} °C, and its hardware slows down at {limit:g}"
     return found
+
+
+def is_over(seen: GpuHealth, kind: Sickness) -> bool:
+    """Whether *kind*, which passes, is known to be over."""
+    return is_cool(seen) is True if kind is Sickness.HOT else kind not in sicknesses(seen)
 
 
 def is_cool(seen: GpuHealth) -> bool | None:

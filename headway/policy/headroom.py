@@ -15,6 +15,7 @@ from headway.model.lease import ANY_PORT, GpuGrant, Lease, Sharing
 from headway.model.node import Gpu, GpuReading, Node, NodeReading, NodeState, PortUse
 from headway.policy.fit import Headroom, one_port
 from headway.policy.room import Need, Occupant, Room
+from headway.policy.strangers import told_strangers
 
 
 def compute_headroom(
@@ -60,10 +61,11 @@ def compute_headroom(
         occupants=sorted(occupant for _, occupant in held),
         is_gpu=False,
     )
+    gpus = [_gpu_room(gpu, held, seen, utilisation_limit) for gpu, seen in _seen(node, reading)]
     return Headroom(
         node.name,
         host,
-        [_gpu_room(gpu, held, seen, utilisation_limit) for gpu, seen in _seen(node, reading)],
+        gpus,
         ports=_port_rooms(node, held, reading.busy_ports if reading is not None else ()),
         port_use=node.ports.use,
         disk_bytes=math.inf
@@ -72,6 +74,7 @@ def compute_headroom(
         closed=closed_reason(node) or (reading.closed if reading is not None else ""),
         gpu_error=reading.gpu_error if reading is not None and reading.gpus is None else "",
         lost_gpus=lost_gpus(node, reading),
+        strangers=_strangers(gpus, reading),
         utilisation_limit=utilisation_limit,
     )
 
@@ -125,6 +128,13 @@ def lost_gpus(node: Node, reading: NodeReading | None) -> tuple[str, ...]:
     told |= {uuid: f"drained: {drain.told}" for uuid, drain in node.gpu_drains.items()}
     return tuple(
         f"gpu{gpu.index} {told[gpu.uuid]}" for gpu in node.capacity.gpus if gpu.uuid in told
+    )
+
+
+def _strangers(rooms: Iterable[Room], reading: NodeReading | None) -> tuple[str, ...]:
+    told, unnamed = told_strangers(reading), "in use by programs that the driver does not name"
+    return tuple(
+        f"gpu{room.index} {told.get(room.uuid, unnamed)}" for room in rooms if room.foreign
     )
 
 

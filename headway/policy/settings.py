@@ -22,6 +22,17 @@ class OnSilentFailure(enum.StrEnum):
     """It is said, and the run is ended when it goes on so for the grace time."""
 
 
+class OnStranger(enum.StrEnum):
+    """What becomes of a GPU that a program uses which is no run's."""
+
+    TOLERATE = "tolerate"
+    """What it leaves free is given to runs."""
+    WARN = "warn"
+    """The same, and an alert says whose it is."""
+    DRAIN = "drain"
+    """The GPU takes no new run until it is gone."""
+
+
 LEAST_SILENT_S = 10.0
 """Telemetry reaches the ledger every ten seconds."""
 MOST_SILENT_S = 1800.0
@@ -168,6 +179,8 @@ class PolicySettings:
     """Seconds that a GPU must have been seen before its use is judged; 10 to 1800."""
     silent_grace_s: float = 900.0
     """Seconds from the warning until `stop` ends the run."""
+    on_stranger: OnStranger = OnStranger.WARN
+    """For a GPU that a program uses which is no run's."""
     session_idle_s: float = 1800.0
     """Seconds without a connection or a GPU in use after which a session ends that does not say."""
     teams: Mapping[str, TeamSettings] = field(default_factory=dict)

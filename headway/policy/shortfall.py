@@ -21,11 +21,12 @@ def wait_for(short: Shortfall, ask: Ask, nodes: Sequence[Headroom]) -> Wait:
 
 
 def with_lost_gpus(wait: Wait, nodes: Sequence[Headroom]) -> Wait:
-    """*wait*; one for GPUs with those that the run could have had if they were not lost."""
+    """*wait*; one for GPUs with those that are lost or in use by strangers, with whose that is."""
     if wait.resource not in {Resource.GPUS, Resource.GPU_MEMORY}:
         return wait
     lost = [f"{text} (on {node.name})" for node in nodes for text in node.lost_gpus]
-    return replace(wait, reason="; ".join((wait.reason, *lost[:3])))
+    held = [f"{text} (on {node.name})" for node in nodes for text in node.strangers]
+    return replace(wait, reason="; ".join((wait.reason, *lost[:3], *held[:3])))
 
 
 def _closed(ask: Ask, nodes: Sequence[Headroom]) -> Wait:

@@ -7,7 +7,7 @@ memory of its own, and a container is given a slice by that uuid.
 import ctypes
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import pynvml
@@ -54,7 +54,7 @@ class Device:
     gpu: Gpu
     board: Any
     """The GPU that it is or is a slice of: events are the whole GPU's."""
-    boards: dict[int, tuple[str, ...]]
+    boards: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """By the address of its handle the uuids of each GPU; of a divided one those of its slices."""
     has_events: bool = True
     """False for all but one slice of a GPU, and where it does not offer them."""

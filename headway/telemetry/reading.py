@@ -6,6 +6,7 @@ from dataclasses import replace
 from headway.clock import Clock
 from headway.model.node import GpuReading, NodeReading
 from headway.telemetry.errors import TelemetryError
+from headway.telemetry.identity import identified
 from headway.telemetry.port import GpuSensors, HostSensors
 
 
@@ -50,6 +51,7 @@ def with_owners(
 
 
 def with_runs(gpu: GpuReading, run_of_pid: Mapping[int, str]) -> GpuReading:
-    """*gpu* with the run of each of its processes that *run_of_pid* knows."""
+    """*gpu* with the run of each of its processes that *run_of_pid* knows, else whose it is."""
     owned = (replace(each, run_id=run_of_pid.get(each.pid, "")) for each in gpu.processes)
-    return replace(gpu, processes=tuple(owned))
+    told = (each if each.run_id else identified(each) for each in owned)
+    return replace(gpu, processes=tuple(told))

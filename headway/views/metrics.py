@@ -14,6 +14,7 @@ from headway.model.gpu_health import Sickness
 from headway.model.lease import Resource
 from headway.model.node import GpuReading, NodeState
 from headway.model.run import ExitKind, Prediction, RunState
+from headway.policy.strangers import strangers
 from headway.scheduler.snapshot import as_heard
 from headway.views.site_snapshot import RunProgress, SiteSnapshot
 
@@ -139,6 +140,7 @@ def _gpus(seen: SiteSnapshot) -> Iterator[Metric]:
     promised = _gauge("gpu_memory_promised_bytes", "GPU memory promised to leases.", *labels)
     lost = _gauge("gpu_lost", "1 while the GPU is off the bus.", *labels)
     drained = _gauge("gpu_drained", "1 while it takes no runs, by what it has.", *labels, "kind")
+    others = _gauge("gpu_strangers", "Programs on it that are no run's, unless tolerated.", *labels)
     read = {field: _gauge(name, text, *labels) for name, text, field in _GPU_READINGS}
     for record in seen.nodes:
         reading = record.reading
@@ -152,11 +154,13 @@ def _gpus(seen: SiteSnapshot) -> Iterator[Metric]:
             drain = record.node.gpu_drains.get(gpu.uuid)
             for kind in Sickness:
                 drained.add_metric([*values, kind.value], float(bool(drain and kind in drain.why)))
+            if gpu.uuid in now and not seen.tolerates_strangers:
+                others.add_metric(values, len(strangers(now[gpu.uuid])))
             for field, family in read.items():
                 value = getattr(now[gpu.uuid], field) if gpu.uuid in now else None
                 if value is not None:  # an absent series says "not known", a zero would lie
                     family.add_metric(values, value)
-    yield from (memory, promised, lost, drained, *read.values())
+    yield from (memory, promised, lost, drained, others, *read.values())
 
 
 def _line(seen: SiteSnapshot) -> Iterator[Metric]:

@@ -12,6 +12,7 @@ from headway.model.lease import Lease
 from headway.model.node import GpuReading
 from headway.model.staged import CacheUse
 from headway.policy.headroom import gpu_bytes_of_runs
+from headway.policy.strangers import strangers
 from headway.scheduler.snapshot import as_heard
 from headway.site import Site
 from headway.units import HOUR_S, MINUTE_S
@@ -59,12 +60,9 @@ def node_shown(
                 "index": gpu.index,
                 "name": gpu.name,
                 "memory_bytes": gpu.memory_bytes,
-                "promised_bytes": sum(
-                    grant.memory_bytes
-                    for lease in held
-                    for grant in lease.gpus
-                    if grant.uuid == gpu.uuid
-                ),
+                "promised_bytes": sum(it["granted_bytes"] for it in _runs_on(gpu.uuid, held)),
+                "runs": _runs_on(gpu.uuid, held),
+                "strangers": _strangers_on(used.get(gpu.uuid)),
                 "used_bytes": used[gpu.uuid].program_bytes if gpu.uuid in used else None,
                 "runs_used_bytes": _used_by_runs(used[gpu.uuid]) if gpu.uuid in used else None,
                 "utilisation_frac": used[gpu.uuid].utilisation_frac if gpu.uuid in used else None,
@@ -79,6 +77,34 @@ def node_shown(
         "runs": [lease.run_id for lease in held],
         "heartbeat_at": iso_time(record.heartbeat_at),
     }
+
+
+def _runs_on(uuid: str, held: Iterable[Lease]) -> list[dict[str, Any]]:
+    return [
+        {
+            "run_id": lease.run_id,
+            "granted_bytes": grant.memory_bytes,
+            "since": iso_time(lease.granted_at),
+        }
+        for lease in held
+        for grant in lease.gpus
+        if grant.uuid == uuid
+    ]
+
+
+def _strangers_on(seen: GpuReading | None) -> list[dict[str, Any]] | None:
+    if seen is None:
+        return None
+    return [
+        {
+            "pid": each.pid,
+            "user": each.user,
+            "command": each.command,
+            "memory_bytes": each.memory_bytes,
+            "since": iso_time(each.since),
+        }
+        for each in strangers(seen)
+    ]
 
 
 def _drained(drain: GpuDrain | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from headway.model.run import RunState, Span
 from headway.model.run_warning import RunWarning
 from headway.model.staged import CacheUse
 from headway.model.start_forecast import StartForecast
+from headway.policy.settings import OnStranger
 from headway.scheduler.snapshot import left_of, usual_of
 from headway.site import Site
 from headway.views.tables import progress_text
@@ -92,6 +93,8 @@ class SiteSnapshot:
     """The newest forecasts of starts whose runs have started."""
     caches: Mapping[str, CacheUse] = field(default_factory=dict)
     """By node, what its data cache has, and how often it spared a copy."""
+    tolerates_strangers: bool = False
+    """Whether nobody is to be told of programs on a GPU that are no run's."""
 
 
 def site_snapshot(site: Site) -> SiteSnapshot:
@@ -109,6 +112,7 @@ def site_snapshot(site: Site) -> SiteSnapshot:
         traces=ledger.traces.count(),
         starts=ledger.starts.newest(JUDGED_STARTS),
         caches=ledger.staged.uses(),
+        tolerates_strangers=site.policy_settings.on_stranger is OnStranger.TOLERATE,
     )
 
 

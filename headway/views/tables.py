@@ -96,7 +96,18 @@ def _gpu_text(gpu: Mapping[str, Any]) -> str:
     if out := out_of_service(gpu):
         return f"gpu{gpu['index']} {out}"
     promised = f"{format_size(gpu['promised_bytes'])} of {format_size(gpu['memory_bytes'])}"
-    return f"{gpu['name']} {promised}"
+    holders = [f"run {each['run_id'][:8]}" for each in gpu.get("runs") or ()]
+    holders += [stranger_text(each) for each in gpu.get("strangers") or ()]
+    by = f" (gpu{gpu['index']}: {', '.join(holders)})" if holders else ""
+    return f"{gpu['name']} {promised}{by}"
+
+
+def stranger_text(process: Mapping[str, Any]) -> str:
+    """A program on a GPU that is no run's, for people."""
+    held, since = process["memory_bytes"], process["since"]
+    who = f"{process['user']}'s {process['command']}, pid" if process["user"] else "pid"
+    memory = "" if held is None else f", {format_size(held)}"
+    return f"{who} {process['pid']}{memory}{(since and f', since {since[:16]}') or ''}"
 
 
 OF_OTHERS = "of another team"

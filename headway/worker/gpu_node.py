@@ -317,7 +317,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
     async def _sample(self) -> None:
         async with self._sampling:
             reading = await anyio.to_thread.run_sync(self._sampler.tick)
-            is_sick = await anyio.to_thread.run_sync(self._gpu_watch.look)
+            is_sick = await anyio.to_thread.run_sync(self._gpu_watch.look, reading)
             self._reading = reading
         if is_sick:
             await self._heartbeat()

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { busyLine, memoryBar, timeline } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
-import { NOT_KNOWN, duration, percent, size, start } from "./words.js";
+import { NOT_KNOWN, clock, duration, percent, size, start } from "./words.js";
 
 const EVERY_MS = 60_000;
 let load = { asked: -Infinity, nodes: {} };
@@ -17,9 +17,10 @@ async function loadOfLastHour() {
 
 export async function siteView(place) {
   const [seen, busy] = await Promise.all([get("/v1/top"), loadOfLastHour()]);
+  const names = Object.fromEntries(seen.runs.map((run) => [run.run_id, run.name]));
   redraw(place, figures(seen),
     h("h2", {}, "Nodes"), h("p", { class: "soft" }, key("own", "in use by runs"), key("promised", "promised"), key("strangers", "in use by others")),
-    h("div", { class: "nodes" }, seen.nodes.map((node) => nodeCard(node, busy[node.node] ?? {}))),
+    h("div", { class: "nodes" }, seen.nodes.map((node) => nodeCard(node, busy[node.node] ?? {}, names))),
     h("h2", {}, "Time line"), timeline(seen.runs, seen.queue),
     h("h2", {}, "Running"), running(seen.runs),
     h("h2", {}, "Waiting"), waiting(seen.queue));
@@ -37,7 +38,15 @@ function figures(seen) {
     figure(seen.runs.length, "running"), figure(seen.queue.length, "waiting"));
 }
 
-function nodeCard(node, busy) {
+const strangerText = (each) => `${each.user ? `${each.user}'s ${each.command}, ` : ""}pid ${each.pid}, ${size(each.memory_bytes)}, since ${clock(each.since)}`;
+
+function holders(gpu, names) {
+  const runs = gpu.runs.map((each) => h("a", { href: `#/runs/${each.run_id}` }, names[each.run_id] ?? `run ${each.run_id.slice(0, 8)}`));
+  const others = (gpu.strangers ?? []).map((each) => h("span", { class: "bad" }, `no run's: ${strangerText(each)}`));
+  return [...runs, ...others].flatMap((each) => [" · ", each]);
+}
+
+function nodeCard(node, busy, names) {
   const strangers = (used, own) => (used === null || own === null ? null : Math.max(used - own, 0));
   const device = (name, memory, line, told) => h("div", { class: "device" },
     h("span", {}, name), memory, line, h("span", { class: "told" }, told));
@@ -55,8 +64,9 @@ function nodeCard(node, busy) {
       if (gpu.lost) return h("p", { class: "bad" }, `${name} is lost: ${gpu.lost}`);
       const memory = { whole: gpu.memory_bytes, promised: gpu.promised_bytes, own: gpu.runs_used_bytes,
         strangers: strangers(gpu.used_bytes, gpu.runs_used_bytes) };
-      return device(name, memoryBar(`Memory of ${name}`, memory), busyLine(name, busy[gpu.uuid] ?? []),
-        `${size(gpu.promised_bytes)} of ${size(gpu.memory_bytes)} promised, ${size(gpu.used_bytes)} in use; busy ${percent(gpu.utilisation_frac)}`);
+      return device(name, memoryBar(`Memory of ${name}`, memory), busyLine(name, busy[gpu.uuid] ?? []), h("span", {},
+        `${size(gpu.promised_bytes)} of ${size(gpu.memory_bytes)} promised, ${size(gpu.used_bytes)} in use; busy ${percent(gpu.utilisation_frac)}`,
+        holders(gpu, names)));
     }));
 }
 

@@ -8,7 +8,9 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.model.gpu_health import GpuDrain, Sickness
+from headway.model.node import GpuProcess, HostReading, NodeReading
 from headway.node.gpu_watch import GpuWatch
+from headway.policy.settings import OnStranger, PolicySettings
 from headway.telemetry.errors import NvmlUnavailable, TelemetryTimeout
 from tests.ports.telemetry import FakeGpus
 
@@ -43,7 +45,9 @@ class Bench:
             ledger=SimpleNamespace(nodes=nodes),
             settings=SimpleNamespace(node="n"),
             worker_token="t",
+            policy_settings=PolicySettings(on_stranger=OnStranger.DRAIN),
         )
+        self.reading: NodeReading | None = None
         self.watch = GpuWatch(self.site)
 
     def _judge(self, _: str, __: str, *, sick: Any, well: Any) -> None:
@@ -55,7 +59,7 @@ class Bench:
 
     def round(self, looks: int = 1, every_s: float = 1.0) -> dict[str, set[Sickness]]:
         for _ in range(looks):
-            self.watch.look()
+            self.watch.look(self.reading)
             self.site.clock.at_s += every_s
         self.watch.settle()
         return {uuid: set(each.why) for uuid, each in self.drains.items()}
@@ -194,3 +198,28 @@ def test_a_failure_is_logged_once_for_each_cause(caplog: pytest.LogCaptureFixtur
         bench.gpus.error = error
         bench.watch.look()
     assert len(caplog.records) == 4
+
+
+def test_strangers_drain_a_gpu_while_they_are_there_if_the_operator_says_so() -> None:
+    bench = Bench()
+    process = GpuProcess(4711, 1, user="alice", command="ollama serve", since=NOON)
+    bench.gpus.show("GPU-1", processes=(process, GpuProcess(17, 1, "run")))
+    bench.gpus.show("GPU-2", processes=(GpuProcess(18, 1, "run"),))
+    bench.reading = NodeReading(NOON, HostReading(1, 0, 0.0, 1), bench.gpus.read())
+    bench.round()
+    assert bench.round(looks=10) == {}  # whose a program is may not be known at once
+    assert bench.round() == {"GPU-1": {Sickness.STRANGERS}}
+    said = "in use by alice's ollama serve (pid 4711, since 2026-01-01 12:00 UTC)"
+    assert bench.drains["GPU-1"].told == said
+    bench.reading = None
+    assert bench.round(looks=10) == {"GPU-1": {Sickness.STRANGERS}}
+    assert bench.round() == {}
+
+
+def test_strangers_drain_nothing_otherwise() -> None:
+    bench = Bench()
+    bench.site.policy_settings = PolicySettings()
+    bench.gpus.show("GPU-1", processes=(GpuProcess(4711, 1),))
+    bench.reading = NodeReading(NOON, HostReading(1, 0, 0.0, 1), bench.gpus.read())
+    bench.round()
+    assert bench.round(looks=20) == {}

@@ -284,6 +284,21 @@ def test_a_drained_gpu_offers_nothing_and_is_told_with_what_it_has() -> None:
     assert headroom.lost_gpus == ("gpu0 drained: Xid 48; errors",)
 
 
+def test_who_waits_for_a_gpu_is_told_whose_programs_are_on_it() -> None:
+    process = GpuProcess(4711, 20 * GIB, user="alice", command="python train.py", since=AT)
+    more = GpuProcess(4712, GIB, user="bob", command="vllm serve")
+    held = replace(gpu(A), used_bytes=21 * GIB, processes=(more, process))
+    quiet = replace(gpu(B), used_bytes=20 * GIB)
+    headroom = compute_headroom(NODE, [], reading(gpus=[held, quiet]))
+    wait = judge(Demand(GIB, gpus=1, gpu_memory_bytes=90 * GIB), headroom)
+    assert isinstance(wait, Wait)
+    since = f"{AT:%Y-%m-%d %H:%M} UTC"
+    assert wait.reason.endswith(
+        f"; gpu0 in use by alice's python train.py (pid 4711, since {since}) and 1 more (on n); "
+        "gpu1 in use by programs that the driver does not name (on n)"
+    )
+
+
 def test_a_port_at_which_a_program_that_is_no_run_listens_is_waited_for() -> None:
     """Granted, the run would fail; an engine leads another port of the node to its program."""
     seen = replace(reading(), busy_ports=(6006, 12_345))

@@ -52,7 +52,7 @@ class Driver:
 
     def _wait(self, events: int, _: int) -> Any:
         xids = self.waiting.get(events, [])
-        return SimpleNamespace(eventData=xids.pop(0)) if xids else failing(TIMEOUT)()
+        return SimpleNamespace(device=None, eventData=xids.pop(0)) if xids else failing(TIMEOUT)()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from headway.estimate.physics import shipped
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import GpuGrant, Lease
-from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
+from headway.model.node import Capacity, Gpu, GpuProcess, GpuReading, HostReading, Node, NodeReading
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.model.staged import CacheUse
@@ -89,6 +89,16 @@ def test_what_the_caches_spared_is_counted() -> None:
         if "_cache_" in name
     }
     assert counted == {"bytes": 30, **amounts}
+
+
+def test_programs_that_are_no_runs_are_counted_unless_they_are_tolerated() -> None:
+    held = replace(GPU, processes=(GpuProcess(1, None), GpuProcess(2, None, "run")))
+    seen, key = (
+        snapshot(NodeReading(NOON, HOST, (held,))),
+        ("headway_gpu_strangers", "GPU-0,0,node-a"),
+    )
+    assert samples(seen)[key] == 1
+    assert key not in samples(replace(seen, tolerates_strangers=True))
 
 
 def test_what_is_not_known_is_absent_not_zero() -> None:

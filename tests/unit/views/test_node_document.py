@@ -1,10 +1,11 @@
 """A node's GPUs, as machines and people read of them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from headway.estimate.physics import shipped
 from headway.ledger.records import NodeRecord
-from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
+from headway.model.node import Capacity, Gpu, GpuProcess, GpuReading, HostReading, Node, NodeReading
 from headway.units import GIB
 from headway.views.node_document import node_shown
 from headway.views.tables import gpus_text
@@ -12,9 +13,12 @@ from headway.views.tables import gpus_text
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def shown(used_bytes: int, driver_bytes: int) -> dict[str, object]:
+def shown(
+    used_bytes: int, driver_bytes: int, processes: tuple[GpuProcess, ...] = ()
+) -> dict[str, object]:
     gpu = Gpu("GPU-0", 0, "NVIDIA H100", 80 * GIB)
     seen = GpuReading("GPU-0", 0, gpu.name, 80 * GIB, used_bytes, driver_bytes=driver_bytes)
+    seen = replace(seen, processes=processes)
     reading = NodeReading(NOON, HostReading(8 * GIB, GIB, 0.0, GIB), (seen,))
     node = Node("a", "gpu", Capacity(8.0, 8 * GIB, (gpu,)))
     view = node_shown(NodeRecord(node, "boot", "token", NOON, reading), NOON, (), {}, shipped())
@@ -38,3 +42,23 @@ def test_gpus_that_are_alike_are_said_once() -> None:
         "6 × NVIDIA H100 0 B of 80.0 GiB, NVIDIA H100 10.0 GiB of 80.0 GiB, gpu5 lost: off the bus"
     )
     assert gpus_text([]) == ""
+
+
+def test_who_is_on_a_gpu_is_told_runs_and_strangers() -> None:
+    whose = GpuProcess(4711, 20 * GIB, user="alice", command="ollama serve", since=NOON)
+    found = shown(0, 0, (whose, GpuProcess(17, GIB, "run"), GpuProcess(18, None)))
+    assert found["strangers"] == [
+        {
+            "pid": 4711,
+            "user": "alice",
+            "command": "ollama serve",
+            "memory_bytes": 20 * GIB,
+            "since": NOON.isoformat(),
+        },
+        {"pid": 18, "user": "", "command": "", "memory_bytes": None, "since": None},
+    ]
+    runs = [{"run_id": "0123456789", "granted_bytes": GIB, "since": NOON.isoformat()}]
+    assert gpus_text([{**found, "runs": runs}]) == (
+        "NVIDIA H100 0 B of 80.0 GiB (gpu0: run 01234567, alice's ollama serve, pid 4711, "
+        "20.0 GiB, since 2026-01-01T12:00, pid 18)"
+    )

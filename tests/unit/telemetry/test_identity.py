@@ -1,0 +1,46 @@
+"""Whose a process is that is no run's."""
+
+import getpass
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from headway.model.node import GpuProcess
+from headway.telemetry.identity import identified
+
+PYTHON = Path(sys.executable).name
+WAIT = "import sys; sys.stdin.read()"
+
+
+@contextmanager
+def running(*words: str) -> Iterator[int]:
+    with subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE) as process:
+        yield process.pid
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def test_a_process_is_told_with_its_user_its_start_and_no_more_of_its_command_than_needed(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(WAIT)
+    with running("-u", str(program), "--token", "secret") as pid:
+        found = identified(GpuProcess(pid, 5))
+    assert (found.pid, found.memory_bytes, found.user) == (pid, 5, getpass.getuser())
+    assert found.command == f"{PYTHON} {program}"[:60]
+    assert found.since is not None
+    assert abs(datetime.now(UTC) - found.since) < timedelta(minutes=5)
+
+
+def test_code_on_the_command_line_is_not_told() -> None:
+    with running("-c", WAIT) as pid:
+        assert identified(GpuProcess(pid, None)).command == PYTHON
+
+
+def test_of_one_that_is_gone_nothing_is_told() -> None:
+    gone = GpuProcess(2**22 + 1, 7)
+    assert identified(gone) == gone
