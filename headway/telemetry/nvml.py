@@ -137,9 +137,15 @@ class Device:
         with suppress(pynvml.NVMLError_Timeout):  # there are no more
             for _ in range(_MOST_EVENTS):
                 event = pynvml.nvmlEventSetWait_v2(self._events, 0)
-                # It names the GPU, which is not always the one that the set is for.
-                for uuid in self.boards.get(_address(event.device), (self.gpu.uuid,)):
+                for uuid in self._named(event.device):
                     note(uuid, event.eventData)
+
+    def _named(self, handle: Any) -> tuple[str, ...]:
+        """The GPUs of an event, which are not always those that its set is for.
+
+        None where it is of a GPU that was lost before NVML was started: that one is told as lost.
+        """
+        return self.boards.get(_address(handle), ()) if _address(handle) else (self.gpu.uuid,)
 
     def _register(self) -> None:
         """Have events from now on; a GPU that does not offer them is not asked again."""

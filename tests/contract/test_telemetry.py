@@ -184,6 +184,11 @@ class TestImitatedGpus(GpuSensorsContract):
             sensors.read()
             sensors.health()
             assert sensors.xids() == [("GPU-0", 79)]
+            for _ in range(3):  # NVML is started anew, finds it lost, and tells the Xid again
+                sensors.retry_lost()
+                sensors.read()
+                sensors.health()
+            assert {uuid for uuid, _ in sensors.xids()} <= {"GPU-0"}
 
     def test_what_is_offered_is_read(self, rig: GpuRig) -> None:
         (gpu, _), (links, _) = rig.sensors.read(), rig.sensors.links()
