@@ -12,6 +12,9 @@ from headway.units import format_duration, format_size
 
 UNUSED_FRAC = 0.02
 """Below this mean utilisation a GPU counts as not used."""
+IDLE_SHARE = 0.9
+"""Of the seconds that were seen: a GPU that was idle in so many of them counts as not used, too, so
+that a short burst of work now and then does not make up for the rest."""
 STARVED_FRAC = 0.3
 """Below this mean utilisation a GPU that is used waits more than it works."""
 BUSY_HOST_FRAC = 0.8
@@ -91,7 +94,19 @@ def _misuse(
             "threads"
         )
         return SilentFailure(Silent.STARVED, run_id, gpu, mean_frac, STARVED_FRAC, text)
-    return None
+    return _idle_but_for_bursts(run_id, gpu, busy)
+
+
+def _idle_but_for_bursts(run_id: str, gpu: str, busy: Sequence[float]) -> SilentFailure | None:
+    idle_frac = sum(each < UNUSED_FRAC for each in busy) / len(busy)
+    if idle_frac < IDLE_SHARE:
+        return None
+    text = (
+        f"holds {gpu}, which was idle in {idle_frac:.0%} of the last {format_duration(len(busy))}, "
+        "for all its bursts. Give the GPU back between them, or do that work on CPUs in a run of "
+        "its own"
+    )
+    return SilentFailure(Silent.GPU_UNUSED, run_id, gpu, 1 - idle_frac, 1 - IDLE_SHARE, text)
 
 
 def to_end_for(

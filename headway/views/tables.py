@@ -136,6 +136,7 @@ def start_text(view: Mapping[str, Any], now: datetime) -> str:
 COLUMNS = (
     "team", "user", "runs", "gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours", "gib_hours",
     "unused_gib_hours", "cpu_hours", "unused_cpu_hours", "cost",
+    "idle_cost",
 )  # fmt: skip
 """Keys of one row, which are the columns of the CSV."""
 
@@ -158,12 +159,13 @@ def usage_cells(row: Mapping[str, Any]) -> list[str]:
         _hours(row["cpu_hours"]),
         _part(row["unused_cpu_hours"], row["cpu_hours"]),
         f"{row['cost']:.2f}",
+        f"{row.get('idle_cost', 0.0):.2f}",
     ]
 
 
 HEADINGS: Sequence[str] = (
     "team", "user", "runs", "GPU-hours", "idle", "GiB-hours", "not used", "CPU-hours", "not used",
-    "cost",
+    "cost", "of it idle GPUs",
 )  # fmt: skip
 
 

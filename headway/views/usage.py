@@ -38,6 +38,8 @@ class Usage:
     cpu_hours: float = 0.0
     unused_cpu_hours: float = 0.0
     cost: float = 0.0
+    idle_cost: float = 0.0
+    """Of the cost, what GPUs cost while they were held and idle."""
 
     def add(self, each: Holding, node: Node | None, since: datetime, until: datetime) -> None:
         """Count what of *each* lies between the two moments."""
@@ -52,12 +54,13 @@ class Usage:
         self.runs.add(each.run_id)
         gpus = _gpus(each, node)
         self.gpu_hours += gpus * hours
-        self.idle_gpu_hours += gpus * (hours - program_hours)
+        idle_hours = hours - program_hours
         busy_frac = used.gpu_utilisation_frac if used is not None else None
         if busy_frac is None:
             self.unmeasured_gpu_hours += gpus * program_hours
         else:
-            self.idle_gpu_hours += gpus * program_hours * (1 - min(busy_frac, 1.0))
+            idle_hours += program_hours * (1 - min(busy_frac, 1.0))
+        self.idle_gpu_hours += gpus * idle_hours
         self.gib_hours += each.host_memory_bytes / GIB * hours
         self.cpu_hours += each.cpus * hours
         if used is not None and used.host_peak_bytes is not None:
@@ -66,7 +69,9 @@ class Usage:
         if used is not None and used.cpu_s is not None and used.runtime_s:
             idle_cpus = max(each.cpus - used.cpu_s / used.runtime_s, 0.0)
             self.unused_cpu_hours += idle_cpus * hours
-        self.cost += 0.0 if node is None else _price(each, gpus, node, hours)
+        if node is not None:
+            self.cost += _price(each, gpus, node, hours)
+            self.idle_cost += gpus * idle_hours * node.gpu_price_per_hour
 
 
 def usage_of(

@@ -7,10 +7,10 @@ import { number } from "./words.js";
 export async function usageView(place) {
   const found = await get("/v1/usage");
   const cells = (row) => [number(row.runs, 0), number(row.gpu_hours), number(row.idle_gpu_hours), number(row.gib_hours),
-    number(row.unused_gib_hours), number(row.cpu_hours), number(row.unused_cpu_hours), number(row.cost, 2)];
+    number(row.unused_gib_hours), number(row.cpu_hours), number(row.unused_cpu_hours), number(row.cost, 2), number(row.idle_cost, 2)];
   const rows = found.rows.map((row) => [row.team, row.user, ...cells(row)]);
   if (rows.length) rows.push([h("b", {}, "all"), "", ...cells(found.total)]);
-  const counted = ["runs", "GPU-hours", "idle", "GiB-hours", "not used", "CPU-hours", "not used", "cost"];
+  const counted = ["runs", "GPU-hours", "idle", "GiB-hours", "not used", "CPU-hours", "not used", "cost", "of it idle GPUs"];
   redraw(place, h("h2", {}, `Usage since ${new Date(found.since).toLocaleDateString()}`),
     table("Usage", [["team"], ["user"], ...counted.map((name) => [name, "n"])], rows, "Nothing was held this month."));
 }

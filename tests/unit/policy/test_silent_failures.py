@@ -48,6 +48,21 @@ def test_a_gpu_that_is_held_and_idle_is_named_with_its_utilisation() -> None:
     assert "1.0%" in found.text
 
 
+def bursts(busy_s: int, of_s: int) -> dict[str, list[TelemetryPoint]]:
+    """At full load for *busy_s* of *of_s* seconds, again and again for ten minutes."""
+    (seen,) = points(600, 0.0).values()
+    at = [replace(each, busy_frac=float(n % of_s < busy_s)) for n, each in enumerate(seen)]
+    return {"GPU-0": at}
+
+
+def test_a_short_burst_now_and_then_does_not_hide_that_a_gpu_is_idle() -> None:
+    (found,) = look(bursts(6, 60), 1.0)
+    assert (found.kind, found.limit) == (Silent.GPU_UNUSED, pytest.approx(0.1))
+    assert "was idle in 90% of the last 10 min" in found.text
+    assert kinds(bursts(9, 60)) == []
+    assert kinds(bursts(6, 60), cpu_used=4.0) == [Silent.STARVED]  # it waits for its data
+
+
 def test_nothing_is_said_too_early_or_without_knowing() -> None:
     assert kinds(points(299, 0.0)) == []
     assert kinds(points(600, None)) == []

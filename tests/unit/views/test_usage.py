@@ -46,6 +46,7 @@ def test_what_a_run_held_and_did_not_use() -> None:
     assert row.cpu_hours == pytest.approx(20.0)
     assert row.unused_cpu_hours == pytest.approx(10.0)
     assert row.cost == pytest.approx(20.0)
+    assert row.idle_cost == pytest.approx(2 * row.idle_gpu_hours)
 
 
 def test_only_what_lies_in_the_month_counts() -> None:
@@ -73,6 +74,7 @@ def test_a_shared_gpu_counts_by_its_memory() -> None:
     assert row.cost == pytest.approx(10.0)
     (unknown,) = of(replace(RUN, gpus=half, node="gone"))
     assert (unknown.gpu_hours, unknown.cost) == (pytest.approx(10.0), 0.0)
+    assert (row.idle_cost, unknown.idle_cost) == (pytest.approx(4.0), 0.0)
 
 
 def test_each_user_of_each_team_has_a_row() -> None:
