@@ -243,7 +243,7 @@ def _runtime(said: Json) -> str:
     return f"{middle} ({low} to {high})"
 
 
-_UNKNOWN = "not known: nothing like it, and nothing else, has run here"
+_UNKNOWN = "not known: nothing like it has run here"
 _BASES = {
     "declared": "as declared",
     "predicted": "as runs like it have shown",

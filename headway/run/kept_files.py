@@ -50,9 +50,9 @@ class KeptFiles:
         """For people; empty where there was nothing new."""
         said = []
         if self.files:
-            files = "1 file" if self.files == 1 else f"{self.files:,} files"
+            files, are = ("1 file", "is") if self.files == 1 else (f"{self.files:,} files", "are")
             size = format_size(self.size_bytes)
-            said.append(f"{files} ({size}) of its working directory are in {KEPT_FOLDER}/")
+            said.append(f"{files} ({size}) of its working directory {are} in {KEPT_FOLDER}/")
         if self.left:
             largest = Counter(self.left).most_common(3)
             shown = ", ".join(f"{name} ({format_size(size)})" for name, size in largest)

@@ -130,7 +130,9 @@ class LogProgress:
         end = b"".join(self._tail)
         began, ended = end.rfind(_MAKING), end.rfind(_MADE)
         if began != ended:  # else neither is there
-            self.phase = MAKING if began > ended else ""
+            was, self.phase = self.phase, MAKING if began > ended else ""
+            if was and not self.phase:
+                self._remaining.begin(elapsed_s)
         points = self._parser.feed(data, elapsed_s)
         self._remaining.may_end_early = self._parser.may_end_early
         self._logged = points[-1] if points else self._logged

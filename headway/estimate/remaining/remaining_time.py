@@ -96,6 +96,11 @@ class RemainingTime:
         """The total is but the most that there will be."""
         self._usual: NormalDist | None = None
         self._after = after
+        self._begin_s = 0.0
+
+    def begin(self, t_s: float) -> None:
+        """Its program begins at *t_s*: what was before is no part of its time."""
+        self._begin_s = t_s
 
     def update(
         self,
@@ -124,7 +129,7 @@ class RemainingTime:
         self._usual = usual
         if done < 0.5 * self._history.done:
             self._after = None  # this is what comes after
-        self._history.add(t_s, done, total, epoch, took_s)
+        self._history.add(t_s - self._begin_s, done, total, epoch, took_s)
 
     def count_anew(self) -> None:
         """What is told from here on counts in another unit, also all that was done before."""
@@ -146,7 +151,7 @@ class RemainingTime:
 
     def at(self, t_s: float) -> RemainingEstimate:
         """What is left at *t_s*, which is at or after the last update."""
-        history = self._history
+        history, t_s = self._history, max(t_s - self._begin_s, 0.0)
         waited_s = max(t_s - history.t_s, 0.0)
         if history.total is not None and history.done >= history.total:
             return self._after_all(t_s, waited_s)

@@ -404,6 +404,33 @@ def test_a_log_that_grows_faster_than_it_is_read_is_passed_over(line: bytes) -> 
     assert len(flood.progress.tail) > 10_000
 
 
+def test_the_time_in_which_the_environment_is_made_is_none_of_the_program() -> None:
+    """Of a run of 40 s behind an environment of three minutes twice five minutes were told."""
+    log, clock = bytearray(), FakeClock()
+    remaining = RemainingTime(20.0, 10.0, 40.0)
+    progress = LogProgress(
+        lambda offset, size: LogChunk(
+            bytes(log[offset : offset + size]), min(offset + size, len(log)), 0
+        ),
+        clock,
+        LogParser(),
+        remaining,
+        Redactor([]),
+        lambda data, skipped: None,
+    )
+    log += f"headway: {MAKING} of requirements.txt\n".encode()
+    progress.read(1.0)
+    assert progress.phase == MAKING
+    log += f"headway: {MADE}\n".encode()
+    progress.read(180.0)
+    alone = remaining.at(182.0)
+    assert (alone.remaining_s or 0.0) < 30.0, "by runs that lasted twenty"
+    log += b"step 4/40: loss 0.5\n"
+    progress.read(184.0)
+    assert 20.0 < (remaining.at(184.0).remaining_s or 0.0) < 45.0
+    assert (remaining.at(184.0).high_s or 0.0) < 120.0
+
+
 def test_a_clock_that_jumps_ten_days_ends_nothing() -> None:
     bench = Bench(TRAINING)
     jumped = []
