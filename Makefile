@@ -91,7 +91,7 @@ zoo: $(DEV)      ## public programs as they are, on the site that is up here (be
 public-tables: $(READY) ## public measurements as traces, and how well they are told (TABLES=--part=source); an hour
 	PYTHONPATH=. $(BIN)/python benchmarks/public_tables.py $(TABLES)
 
-estimate-targets: $(READY) ## what the estimators reach beside what they are to; half an hour
+estimate-targets: $(READY) ## what the estimators reach beside what they are to; a quarter of an hour of a core
 	PYTHONPATH=. $(BIN)/python benchmarks/estimate_targets.py $(TABLES)
 
 wheel: $(READY)  ## build dist/headway-….whl, which needs no clone where it is installed

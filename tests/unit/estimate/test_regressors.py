@@ -31,7 +31,7 @@ RUNS = [
 
 CHECKS = [
     (estimator, check)
-    for each in (Runtime(max_iter=2), HostMemory(), GpuMemory())
+    for each in (Runtime(max_iter=2), Runtime(unit="run", max_iter=2), HostMemory(), GpuMemory())
     for estimator, check in estimator_checks_generator(each, mark=None)
     # Needs another array library than NumPy; whoever names none with SCIPY_ARRAY_API skips it.
     if "array_api" not in str(check)
