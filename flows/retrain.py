@@ -12,13 +12,8 @@ from prefect.states import Completed
 from flows.page import show_picture
 from headway.errors import NotInstalled
 from headway.estimate.kinds import TOURNAMENT
-from headway.estimate.starts import (
-    CALIBRATION,
-    LOOKED_AT,
-    calibration_document,
-    learn,
-    scores_document,
-)
+from headway.estimate.starts import CALIBRATION, LOOKED_AT, learn, scores_document
+from headway.ledger.codec import to_json
 from headway.ledger.database import Connections
 from headway.model.trace import Trace
 from headway.site import Site, as_ids, current_site
@@ -101,7 +96,7 @@ _MEANT = {
 def recalibrate_starts(site: Site) -> str:
     """Learn from the starts of late how sure a plan's starts are, and show how they were said."""
     newest = site.ledger.starts.newest(LOOKED_AT)
-    site.ledger.settings.keep(CALIBRATION, calibration_document(learn(newest, site.ledger.now())))
+    site.ledger.settings.keep(CALIBRATION, to_json(learn(newest, site.ledger.now())))
     create_table_artifact(
         told(scores_document(newest)),
         key="starts",

@@ -8,27 +8,20 @@ played: to learn it, too, helped on some streams and harmed on others (docs/esti
 Runs that still wait count for as long as they have waited: else only short waits would teach.
 """
 
-import logging
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeVar, cast
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any, NamedTuple
 
 from headway.estimate.survival import Survival
 from headway.model.run import Span
-from headway.model.start_forecast import PlayedStarts, StartForecast
+from headway.model.start_forecast import StartForecast
 from headway.units import DAY_S, HOUR_S, MINUTE_S
 
-log = logging.getLogger(__name__)
-
-_Kept = TypeVar("_Kept")
-
 CALIBRATION, PLAYED = "start_calibration", "played_starts:{}"
-"""The ledger's settings in which the two documents are; the second for each pool."""
+"""The ledger's settings in which a `StartCalibration` and, for each pool, `PlayedStarts` are."""
 FAR_S = 10 * 365 * DAY_S
 """No start is said to be farther off: it would be no date."""
 LOOKED_AT = 5000
@@ -141,34 +134,6 @@ class StartScore(NamedTuple):
     """… and how far off their expected starts were, by the wait: the median; None without any."""
 
 
-def calibration_of(document: object) -> StartCalibration:
-    """What was kept of a `StartCalibration`; one that cannot be read is as none."""
-    return _read(_KEPT, document) or StartCalibration()
-
-
-def calibration_document(learnt: StartCalibration) -> dict[str, Any]:
-    """*learnt* as the ledger keeps it."""
-    return cast("dict[str, Any]", _KEPT.dump_python(learnt, mode="json"))
-
-
-def played_of(document: object) -> PlayedStarts:
-    """What was kept of a `PlayedStarts`; one that cannot be read is as none."""
-    return _read(_PLAYED, document) or PlayedStarts()
-
-
-def played_document(played: PlayedStarts) -> dict[str, Any]:
-    """*played* as the ledger keeps it."""
-    return cast("dict[str, Any]", _PLAYED.dump_python(played, mode="json"))
-
-
-def _read(kind: TypeAdapter[_Kept], document: object) -> _Kept | None:
-    try:
-        return kind.validate_python(document or {})
-    except ValidationError:
-        log.warning("what was kept of starts cannot be read and is left aside: %r", document)
-        return None
-
-
 def learn(forecasts: Sequence[StartForecast], now: datetime) -> StartCalibration:
     """What *forecasts* teach by *now*, of runs that have started and of those that wait still.
 
@@ -220,7 +185,3 @@ def scores_document(forecasts: Sequence[StartForecast]) -> list[dict[str, Any]]:
         for name, part in parts.items()
         if (found := score(part)) is not None
     ]
-
-
-_PLAYED = TypeAdapter(PlayedStarts)
-_KEPT = TypeAdapter(StartCalibration)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from headway.estimate.starts import PLAYED, played_document
+from headway.estimate.starts import PLAYED
+from headway.ledger.codec import to_json
 from headway.scheduler.planning import read_pool
 from headway.scheduler.playing import play
 from headway.scheduler.why import why
@@ -36,7 +37,7 @@ def play_queue(site: Site, pool: str, turns: Mapping[str, int]) -> Explained:
     entries = now.waiting.entries
     if not entries:
         return Explained({})
-    site.ledger.settings.keep(PLAYED.format(pool), played_document(play(now)))
+    site.ledger.settings.keep(PLAYED.format(pool), to_json(play(now)))
     known = {run_id: turns.get(run_id, 0) for run_id in entries}
     turn = min(known, key=lambda run_id: (known[run_id], entries[run_id].run.submitted_s))
     known[turn] = max(known.values()) + 1

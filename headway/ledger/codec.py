@@ -1,11 +1,14 @@
 """How frozen values become the JSON of a column, and the fields of a value come from a row."""
 
+import logging
 from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from sqlmodel import SQLModel
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -20,6 +23,15 @@ def from_json(kind: type[T], document: Any) -> T:
     """The value of *kind* that `to_json` wrote."""
     value: T = adapter(kind).validate_python(document)  # type: ignore[arg-type]  # is hashable
     return value
+
+
+def kept(kind: type[T], document: Any) -> T | None:
+    """The value of *kind* that was kept; one that cannot be read is as none, and is logged."""
+    try:
+        return None if document is None else from_json(kind, document)
+    except ValidationError:
+        log.warning("a %s in the ledger cannot be read: %r", kind.__name__, document)
+        return None
 
 
 @cache

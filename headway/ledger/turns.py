@@ -1,11 +1,10 @@
 """Tags and promises of runs, and the virtual clock of their pool."""
 
-import logging
 from collections.abc import Mapping
 
-from pydantic import TypeAdapter, ValidationError
 from sqlmodel import Session, col
 
+from headway.ledger.codec import kept, to_json
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.leaders import in_term
@@ -13,8 +12,6 @@ from headway.ledger.run_rows import write_many
 from headway.ledger.tables import RunRow, SettingRow
 from headway.model.term import Term
 from headway.model.turn import Turn, VirtualClock
-
-log = logging.getLogger(__name__)
 
 
 class Turns(Repository):
@@ -31,7 +28,7 @@ class Turns(Repository):
         Raises:
             TermOver: Another scheduler leads the pool by now.
         """
-        name, document = _name(term.pool), _CLOCK.dump_python(clock, mode="json")
+        name, document = _name(term.pool), to_json(clock)
         with self._database.transaction() as session:
             in_term(session, term)
             session.merge(SettingRow(name=name, document=document, updated_at=now(session)))
@@ -46,22 +43,13 @@ class Turns(Repository):
 
 
 def clock_of(session: Session, pool: str) -> VirtualClock | None:
-    """The virtual clock of *pool*; None before its first run."""
+    """The virtual clock of *pool*; None before its first run.
+
+    One that cannot be read is as none: the order begins anew from now.
+    """
     row = session.get(SettingRow, _name(pool))
-    return None if row is None else _read(row)
-
-
-def _read(row: SettingRow) -> VirtualClock | None:
-    """The clock of *row*; one that cannot be read is as none: the order begins anew from now."""
-    try:
-        return _CLOCK.validate_python(row.document)
-    except ValidationError:
-        log.warning("%s in the ledger cannot be read: %r", row.name, row.document)
-        return None
+    return None if row is None else kept(VirtualClock, row.document)
 
 
 def _name(pool: str) -> str:
     return f"virtual_clock/{pool}"
-
-
-_CLOCK = TypeAdapter(VirtualClock)

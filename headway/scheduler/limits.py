@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from headway.ledger import Ledger
+from headway.ledger.codec import from_json, to_json
 from headway.ledger.records import RunRecord
 
 
@@ -27,18 +26,15 @@ class Gates:
 GATES = "gates"
 """Name under which the ledger keeps them for each pool, so that all plan by the same."""
 
-_GATES = TypeAdapter(Gates)
-
 
 def gates_document(gates: Gates) -> dict[str, Any]:
     """*gates* as the ledger keeps them."""
-    document: dict[str, Any] = _GATES.dump_python(gates, mode="json")
-    return {**document, "paused": sorted(gates.paused)}
+    return {**to_json(gates), "paused": sorted(gates.paused)}
 
 
 def read_gates(ledger: Ledger, pool: str) -> Gates:
     """The gates of *pool* as a worker last put them into the ledger."""
-    return _GATES.validate_python(ledger.settings.get(f"{GATES}/{pool}") or {})
+    return from_json(Gates, ledger.settings.get(f"{GATES}/{pool}") or {})
 
 
 @dataclass(slots=True)

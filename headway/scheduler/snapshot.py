@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from headway.estimate.claims import Claims
-from headway.estimate.starts import CALIBRATION, PLAYED, StartCalibration, calibration_of, played_of
+from headway.estimate.starts import CALIBRATION, PLAYED, StartCalibration
 from headway.estimate.usual import LOOKED_AT, Kind, Lasted, Usual, kind_of
 from headway.ledger import Ledger
+from headway.ledger.codec import kept
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.attempt_record import ProgressSnapshot
@@ -110,7 +111,7 @@ class ReadSoFar:
         found = self._ledger.settings.newer(PLAYED.format(pool), self._played_at)
         if found is not None:
             document, self._played_at = found
-            self._played = played_of(document)
+            self._played = kept(PlayedStarts, document) or PlayedStarts()
         return self._played
 
     def ended(self) -> list[Lasted]:
@@ -138,7 +139,7 @@ def read_known(
         said,
         usual_of(ended, seen.holders, said, shared=settings.share_past_runs),
         ended,
-        calibration_of(ledger.settings.get(CALIBRATION)),
+        kept(StartCalibration, ledger.settings.get(CALIBRATION)) or StartCalibration(),
         so_far.played(pool),
         Claims(ended),
     )

@@ -9,15 +9,12 @@ import pytest
 from headway.estimate.starts import (
     Ratios,
     StartCalibration,
-    calibration_document,
-    calibration_of,
     learn,
     of_engine,
-    played_document,
-    played_of,
     score,
     scores_document,
 )
+from headway.ledger.codec import kept, to_json
 from headway.model.run import Span
 from headway.model.start_forecast import PlayedStarts, StartForecast
 
@@ -106,20 +103,18 @@ def test_the_ends_of_an_interval_are_in_order_and_no_start_is_beyond_all_dates()
 
 def test_what_was_learnt_is_kept_and_what_cannot_be_read_is_left_aside() -> None:
     learnt = StartCalibration(Ratios(0.5, 2.0))
-    assert calibration_of(calibration_document(learnt)) == learnt
+    assert kept(StartCalibration, to_json(learnt)) == learnt
     for document in (
-        None,
-        {},
         {"ratios": ["x"]},
         {"ratios": 7},
         {"ratios": {"all": [1, 2, 3]}},
         {"ratios": [1, 2, 3]},
     ):
-        assert calibration_of(document) == StartCalibration()
+        assert kept(StartCalibration, document) is None
     played = PlayedStarts(NOON, {"a": Span(1.0, 2.0, 30.0)})
-    assert played_of(played_document(played)) == played
-    for document in (None, {}, {"waits": {"a": [1.0]}}, {"at": "noon"}):
-        assert played_of(document).waits == {}
+    assert kept(PlayedStarts, to_json(played)) == played
+    for document in (None, {"waits": {"a": [1.0]}}, {"at": "noon"}):
+        assert kept(PlayedStarts, document) is None
 
 
 def test_a_wait_that_was_played_gets_shorter_with_time() -> None:
