@@ -40,7 +40,7 @@ def settings_of(folder: Path, command: Sequence[str]) -> dict[str, float]:
     arguments = arguments_of(files, words)
     if any(last_part(name) in AMOUNTS for name in found):
         arguments = {n: value for n, value in arguments.items() if last_part(n) not in AMOUNTS}
-    found = {**arguments, **found}
+    found = {**(arguments if len(arguments) <= _MOST_VALUES else {}), **found}
     return {
         name: number
         for name, value in found.items()

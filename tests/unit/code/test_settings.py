@@ -286,6 +286,7 @@ def test_click_declares_options_and_a_file_says_more_of_how_long_than_a_default(
         "a.add_argument('--epochs', default=" + "[" * 500 + "]" * 500 + ")\n",
         "a.add_argument('--epochs', default=3",
         "a.add_argument(*names, **more)\n",
+        "".join(f"a.add_argument('--a{n}', default={n})\n" for n in range(201)),
     ],
 )
 def test_a_default_that_cannot_be_told_is_none(tmp_path: Path, text: str) -> None:
