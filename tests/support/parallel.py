@@ -63,6 +63,7 @@ _ALONE = (
     "tests/integration/test_compose.py",
     "tests/integration/test_wheel.py",
     "tests/faults/test_lost_leader.py",
+    "tests/faults/test_sick_gpus.py",
 )
 """Files with a live site of their own."""
 _LAST = "tests/unit/"
