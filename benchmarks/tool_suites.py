@@ -1,9 +1,10 @@
 """The own tests of other tools against headway as their executor: passed, of how many.
 
-    python benchmarks/tool_suites.py [submitit] [psij] [--mirrors DIR]
+    python benchmarks/tool_suites.py [submitit] [psij] [hydra-core] [--mirrors DIR]
 
-On the site of `headway login`. submitit ships its tests; PSI/J's are brought by git address and
-commit into a temporary folder, or from --mirrors, a folder of bare git directories OWNER/NAME.git.
+On the site of `headway login`. submitit and Hydra ship their tests; PSI/J's are brought by git
+address and commit into a temporary folder, or from --mirrors, a folder of bare git directories
+OWNER/NAME.git.
 """
 
 import argparse
@@ -27,13 +28,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("tools", nargs="*", default=["submitit", "psij"])
+    parser.add_argument("tools", nargs="*", default=["submitit", "psij", "hydra-core"])
     parser.add_argument("--mirrors", type=Path)
     asked = parser.parse_args()
     print("| tool | version | passed | failed |\n|---|---|---|---|")
     failed = 0
     for tool in asked.tools:
-        told = submitit() if tool == "submitit" else psij(asked.mirrors)
+        told = {"submitit": submitit, "hydra-core": hydra}.get(tool, lambda: psij(asked.mirrors))()
         counts = {what: int(count) for count, what in COUNT.findall(told)}
         lost = counts.get("failed", 0) + counts.get("error", 0)
         package = {"psij": "psij-python"}.get(tool, tool)
@@ -51,6 +52,29 @@ def submitit() -> str:
 
     folder = Path(package.__file__).parent
     return _pytest(folder, ["core/test_plugins.py", "-k", others])
+
+
+HYDRA = """\
+from hydra.test_utils.launcher_common_tests import IntegrationTestSuite, LauncherTestSuite
+from pytest import mark
+
+SMALL = ["+hydra.launcher.job.resources.cpus=0.1"]
+
+@mark.parametrize("launcher_name, overrides", [("headway", SMALL)])
+class TestLauncher(LauncherTestSuite):
+    pass
+
+@mark.parametrize("task_launcher_cfg, extra_flags", [({}, ["-m", "hydra/launcher=headway"])])
+class TestIntegration(IntegrationTestSuite):
+    pass
+"""
+
+
+def hydra() -> str:
+    """The tests that Hydra has for every launcher."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made, "test_launcher.py").write_text(HYDRA)
+        return _pytest(Path(made), ["test_launcher.py"])
 
 
 def psij(mirrors: Path | None) -> str:

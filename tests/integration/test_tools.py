@@ -123,6 +123,21 @@ def test_joblib_raises_what_a_task_raises_and_ends_the_others() -> None:
         joblib.Parallel()(tasks)
 
 
+def test_hydras_sweep_is_a_run_for_each_job(tmp_path: Path) -> None:
+    program = ROOT / "samples/tools/sweep.py"
+    launcher = ["hydra/launcher=headway", "+hydra.launcher.job.resources.cpus=0.25"]
+    done = subprocess.run(
+        [sys.executable, program, "--multirun", "+lr=0.1,0.01", *launcher],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    with headway.Client() as client:
+        states = [run["state"] for run in client.runs(name="sweep")]
+    assert states == ["Completed", "Completed"]
+    kept = sorted(tmp_path.glob("multirun/*/*/*/.hydra/overrides.yaml"))
+    assert [each.read_text().strip() for each in kept] == ["- +lr=0.1", "- +lr=0.01"]
+
+
 class TestSubmitit:
     def _executor(self, folder: Path) -> submitit.AutoExecutor:
         executor = submitit.AutoExecutor(folder=folder, cluster="headway")
