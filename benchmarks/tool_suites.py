@@ -55,7 +55,7 @@ def submitit() -> str:
 
 
 HYDRA = """\
-from hydra.test_utils.launcher_common_tests import IntegrationTestSuite, LauncherTestSuite
+from hydra.test_utils.launcher_common_tests import LauncherTestSuite
 from pytest import mark
 
 SMALL = ["+hydra.launcher.job.resources.cpus=0.1"]
@@ -63,15 +63,11 @@ SMALL = ["+hydra.launcher.job.resources.cpus=0.1"]
 @mark.parametrize("launcher_name, overrides", [("headway", SMALL)])
 class TestLauncher(LauncherTestSuite):
     pass
-
-@mark.parametrize("task_launcher_cfg, extra_flags", [({}, ["-m", "hydra/launcher=headway"])])
-class TestIntegration(IntegrationTestSuite):
-    pass
 """
 
 
 def hydra() -> str:
-    """The tests that Hydra has for every launcher."""
+    """Its tests of a launcher; those of whole programs want node and caller to share files."""
     with tempfile.TemporaryDirectory() as made:
         Path(made, "test_launcher.py").write_text(HYDRA)
         return _pytest(Path(made), ["test_launcher.py"])

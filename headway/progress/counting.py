@@ -59,9 +59,12 @@ class RunCounter:
         self._counts = counts
         self.total: int | None = None
         self.restarts = 0
+        self.units = 0
+        """How often it began again with something of another length, which is another unit."""
         self._first_epoch = 1
         self._index = 0
         self._steps: int | None = None
+        self._steps_of_highest: int | None = None
         self._in_epoch = _EpochSteps()
         self._has_epochs = False
         self._steps_are_of_all = False if counts is Counts.STEPS_OF_EPOCH else None
@@ -250,9 +253,11 @@ class RunCounter:
             if len(self._below) < BELOW_BEFORE_RESTART and not (is_new and self._is_over):
                 return False
             self.restarts += 1
+            self.units += self._steps != self._steps_of_highest
             if is_new:
                 self._totals.begin_again(t_s)
         self._highest, self._names, self._below = place, set(metrics), []
+        self._steps_of_highest = self._steps
         return True
 
 

@@ -96,6 +96,11 @@ class LogParser:
         return self._is_in_fold and not self.is_told  # who counts for headway counts the run
 
     @property
+    def units(self) -> int:
+        """How often what is counted has become something of another length."""
+        return self._counter.units
+
+    @property
     def restarts(self) -> int:
         """How often the program began again from an earlier iteration."""
         return self._counter.restarts

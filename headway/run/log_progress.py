@@ -63,6 +63,7 @@ class LogProgress:
     """The newest of the log."""
     _counts: object = None
     """The file that says how far the run is; None where the log does."""
+    _units: int = 0
     _offset: int = 0
     _kept: int = 0
     _unkept: list[ProgressPoint] = field(default_factory=list)
@@ -160,6 +161,9 @@ class LogProgress:
         return bool(known) and (not written.states_total or at.total == known)
 
     def _tell(self, points: Sequence[ProgressPoint]) -> None:
+        if self._units != self._parser.units:
+            self._units = self._parser.units
+            self._remaining.count_anew()
         for point in points:
             done = point.iteration if point.iteration is not None else point.epoch
             if done is not None:

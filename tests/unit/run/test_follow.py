@@ -431,6 +431,30 @@ def test_the_time_in_which_the_environment_is_made_is_none_of_the_program() -> N
     assert (remaining.at(184.0).high_s or 0.0) < 120.0
 
 
+def test_what_counts_something_else_has_a_speed_of_its_own() -> None:
+    log, seen, remaining = bytearray(), [], RemainingTime()
+    progress = LogProgress(
+        lambda offset, _: LogChunk(bytes(log[offset:]), len(log), 0),
+        FakeClock(), LogParser(), remaining, Redactor([]), lambda *_: None,
+    )  # fmt: skip
+    bars = [("train", done, 2000, 0.01) for done in range(0, 2001, 100)]
+    bars += [("explain", done, 60, 5.0) for done in range(21)]
+    at_s, before = 1.0, 0
+    for name, done, total, each_s in bars:
+        at_s += each_s * (done - before if done else 1)
+        before = done
+        took, left = divmod(round(each_s * done), 60), divmod(round(each_s * (total - done)), 60)
+        times = "<".join(f"{a:02}:{b:02}" for a, b in (took, left))
+        bar = (
+            f"{name}: {100 * done // total:3}%|## | {done}/{total} [{times}, {1 / each_s:.2f}it/s]"
+        )
+        log += f"\r{bar}".encode()
+        progress.read(at_s)
+        seen.append(remaining.per_s)
+    assert seen[20] == pytest.approx(100.0, rel=0.2)
+    assert seen[-1] == pytest.approx(0.2, rel=0.2)
+
+
 def test_a_clock_that_jumps_ten_days_ends_nothing() -> None:
     bench = Bench(TRAINING)
     jumped = []
