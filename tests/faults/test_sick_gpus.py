@@ -155,6 +155,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         each.chmod(0o755)  # a program looks here, too, and is not root
     gpus = ImitatedGpus(folder, UUIDS)
     with live_site(folder / "home", "process", **gpus.environment()) as site:
+        site.set_block("headway-container-policy", data_hosts=["127.0.0.1"])
         made = Bench(site, gpus, folder)
         made.on(made.neighbour)
         yield made
