@@ -84,17 +84,14 @@ class HeadwayLauncher(Launcher):
             _LOG.info("\t#%s : %s", number, " ".join(filter_overrides(given)))
             state = Singleton.get_state()
             calls.append(executor.submit(_run, self._context, self._task, config, state, _FOLDER))
-        return [self._taken_home(call, sweep) for call in calls]
+        for call in calls:  # what they wrote is here though one of them fails
+            call.wait()
+            _take_home(call.job_id, sweep)
+        return [self._result(call, sweep) for call in calls]
 
-    def _taken_home(self, call: Any, sweep: Path) -> JobReturn:
-        """The result of *call*, whose Hydra folder is below *sweep* then as if it had run here."""
-        from headway.client import Client  # noqa: PLC0415
-
+    def _result(self, call: Any, sweep: Path) -> JobReturn:
+        """What Hydra is told of *call*, as if it had run here."""
         found: JobReturn = call.result()
-        sweep.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=sweep) as made, Client() as client:
-            client.run(call.job_id).outputs(Path(made, "run"), [f"{_FOLDER}/*"])
-            shutil.copytree(Path(made, "run", _FOLDER), sweep, dirs_exist_ok=True)
         before, is_in_it, below = str(found.working_dir).partition(f"/{_FOLDER}/")
         found.working_dir = str(sweep / below) if is_in_it else before
         return found
@@ -112,6 +109,17 @@ class HeadwayLauncher(Launcher):
             fields[name] = given.pop(name, None)
         found = given | {f"headway_{name}": each for name, each in fields.items()}
         return {name: each for name, each in found.items() if each is not None}
+
+
+def _take_home(run_id: str, sweep: Path) -> None:
+    """Put what a run wrote for Hydra below *sweep*."""
+    from headway.client import Client  # noqa: PLC0415
+
+    sweep.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=sweep) as made, Client() as client:
+        client.run(run_id).outputs(Path(made, "run"), [f"{_FOLDER}/*"])
+        if (written := Path(made, "run", _FOLDER)).is_dir():
+            shutil.copytree(written, sweep, dirs_exist_ok=True)
 
 
 def _run(

@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from headway.code.documents import Documents
@@ -16,6 +17,11 @@ from headway.estimate.options import AMOUNTS, EPISODES, EPOCHS, last_part, numbe
 _DECLARE = frozenset({"add_argument", "option"})
 _SURELY = re.compile(r"(?:max|total)_")
 """Without it, steps that a script has by default may as well be those of a rollout or a sampler."""
+_MOST = 200
+"""A script that declares more options has no list of them, but a generator."""
+_ELSEWHERE = re.compile(r"\b(?:add_subparsers|add_parser|set_defaults)\(|@\w+\.group\b")
+"""Defaults of subcommands, of which one runs, or that are given elsewhere."""
+_NEXT = frozenset({"&&", "||", ";", "|"})
 _GLUED = re.compile(r"-([A-Za-z])([0-9][0-9_.eE+-]*)")
 
 
@@ -28,22 +34,26 @@ class _Declared(NamedTuple):
 def arguments_of(files: Documents, words: Sequence[str]) -> Mapping[str, float]:
     """What the options of the script that *words* start have, by their long names.
 
-    Of one that is declared twice, as by two subcommands, the default is known only where both have
-    the same.
+    Of one that is declared twice the default is known only where both are the same; how much there
+    is to do by default is not where the script has subcommands.
     """
-    at = next((at for at, word in enumerate(words) if word.endswith(".py")), None)
-    if at is None:
+    scripts = [at for at, word in enumerate(words) if word.endswith(".py")]
+    if not scripts:
         return {}
-    declared = list(_declared(files.text(words[at]) or ""))
+    at, text = scripts[0], files.text(words[scripts[0]]) or ""
+    declared = list(islice(_declared(text), _MOST + 1))
+    if len(declared) > _MOST:
+        return {}
+    given_words = takewhile(lambda w: w not in _NEXT, words[at + 1 : [*scripts, len(words)][1]])
     by_name: dict[str, set[float | None]] = {}
     for each in declared:
         by_name.setdefault(each.names[0], set()).add(each.default)
     found = {
         name: default
         for name, (default, *others) in ((name, list(each)) for name, each in by_name.items())
-        if not others and default is not None and _may_count(name)
+        if not others and default is not None and _may_count(name, text)
     }
-    for given, text in _given(words[at + 1 :]):
+    for given, value in _given(list(given_words)):
         meant = {each.names[0] for each in declared if given in each.names}
         if not meant and len(given) > 1:  # argparse takes the beginning of a name
             meant = {name for name in by_name if name.startswith(given)}
@@ -51,13 +61,17 @@ def arguments_of(files: Documents, words: Sequence[str]) -> Mapping[str, float]:
             name = meant.pop()
             found.pop(name, None)
             with suppress(ValueError):
-                found[name] = float(text)
+                found[name] = float(value)
     return found
 
 
-def _may_count(name: str) -> bool:
+def _may_count(name: str, text: str) -> bool:
+    """Whether a default of that name says what it seems to, in a script of that *text*."""
     last = last_part(name)
-    return last not in AMOUNTS or last in EPOCHS | EPISODES or bool(_SURELY.match(last))
+    if last not in AMOUNTS:
+        return True
+    is_surely = last in EPOCHS | EPISODES or (_SURELY.match(last) and last != "max_iter")
+    return bool(is_surely) and not _ELSEWHERE.search(text)
 
 
 def _given(words: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -89,6 +103,8 @@ def _declared(text: str) -> Iterator[_Declared]:
 def _default(call: ast.Call) -> float | None:
     for each in call.keywords:
         if each.arg == "default":
-            with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            with suppress(
+                ValueError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError
+            ):
                 return number_of(ast.literal_eval(each.value))
     return None

@@ -32,7 +32,7 @@ _FIELD, _LINE = "\x1f", "\x1e\n"
 _COLUMNS = ("%i", "%F", "%K", "%T", "%r", "%S", "%l", "%N", "%e", "%q", "%a", "%k")
 _WIDTH = len(_COLUMNS)
 _ANSWERS_WITHIN_S = 60.0
-_LIMITS_EVERY_S = 60.0
+_LIMITS_EVERY_S, _BRIEF_S = 60.0, 5.0
 _AWAY = re.compile(
     r"unable to contact|socket timed out|connection (refused|reset|timed out)|zero bytes|standby"
     r"|temporarily|munge|communication|controller|protocol|try again",
@@ -114,13 +114,21 @@ class SlurmEngine(FolderEngine):
         if (now_s := self._clock.monotonic_s()) >= self._limits_until_s:
             self._limits_until_s, self._limits = now_s + _LIMITS_EVERY_S, {}
             with suppress(EngineAway):  # some clusters show them to operators only
-                asked = "scontrol", "show", "assoc_mgr", "flags=qos,assoc", "--oneliner"
                 me = pwd.getpwuid(os.getuid())
-                self._limits = read_limits(self._ask(*asked), me.pw_name, me.pw_uid)
+                asked = ["scontrol", "show", "assoc_mgr", "flags=qos,assoc", "--oneliner"]
+                asked.append(f"users={me.pw_name}")
+                self._limits = read_limits(
+                    self._ask(*asked, within_s=_BRIEF_S), me.pw_name, me.pw_uid
+                )
         return self._limits
 
     def _ask(
-        self, program: str, *words: str, key: str = "", env: Mapping[str, str] | None = None
+        self,
+        program: str,
+        *words: str,
+        key: str = "",
+        env: Mapping[str, str] | None = None,
+        within_s: float = _ANSWERS_WITHIN_S,
     ) -> str:
         """What *program* answers.
 
@@ -134,11 +142,11 @@ class SlurmEngine(FolderEngine):
                 [shutil.which(program) or program, *words],
                 env=told if env is None else env,
                 capture_output=True,
-                timeout=_ANSWERS_WITHIN_S,
+                timeout=within_s,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise EngineAway(self.name, program, f"nothing for {_ANSWERS_WITHIN_S:.0f} s") from None
+            raise EngineAway(self.name, program, f"nothing for {within_s:.0f} s") from None
         except OSError as error:
             raise EngineAway(self.name, program, error.strerror or str(error)) from error
         if done.returncode == 0:
@@ -170,7 +178,8 @@ def _first_ends(rows: Sequence[Sequence[str]]) -> Ends:
     """By QOS and by account: when the first of these jobs that runs ends at its limit."""
     found: dict[tuple[str, str], datetime] = {}
     for row in rows:
-        if row[3] == "RUNNING" and (end := _time(row[8])) is not None:
+        is_limited = row[3] == "RUNNING" and seconds(row[6]) is not None
+        if is_limited and (end := _time(row[8])) is not None:
             for where in (("QOS", row[9]), ("Assoc", row[10])):
                 found[where] = min(end, found.get(where, end))
     return found

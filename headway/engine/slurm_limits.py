@@ -13,16 +13,18 @@ from headway.engine.port import Reason
 from headway.units import MIB, format_size
 
 LESS = "wait until one of your own jobs ends, ask for less, or ask the cluster's operators"
+_USED_UP = "ask the cluster's operators for more, or wait until what was used counts no more"
 NEVER = "it will never start so: cancel it, and submit it with other values"
 _LIMITED = re.compile(
-    r"(?P<whose>QOS|Assoc)(?P<which>Grp|Max)(?P<what>[A-Za-z]*?)(?P<per>Per[A-Z][a-z]+)?"
-    r"(?:RunMinutes|Minutes)?(?:Limit)?"
+    r"(?P<whose>QOS|Assoc)(?P<which>Grp|Max)(?P<what>[A-Za-z]*?)(?P<minutes>(?:Run)?Minutes)?"
+    r"(?P<per>Per[A-Z][a-z]+)?(?:Limit)?"
 )
 _THINGS: Mapping[str, tuple[str, str]] = {
     "GRES": ("GPUs", "TRES.gres/gpu"), "Cpu": ("CPUs", "TRES.cpu"), "CPU": ("CPUs", "TRES.cpu"),
     "Mem": ("memory", "TRES.mem"), "Memory": ("memory", "TRES.mem"),
     "Node": ("nodes", "TRES.node"), "Jobs": ("jobs", "Jobs"),
-    "SubmitJobs": ("waiting and running jobs", "SubmitJobs"), "Wall": ("time", ""),
+    "SubmitJobs": ("waiting and running jobs", "SubmitJobs"),
+    "SubmitJob": ("waiting and running jobs", "SubmitJobs"), "Wall": ("time", ""),
     "WallDuration": ("time", ""), "CPUMins": ("CPU minutes", ""),
     "Billing": ("billing units", "TRES.billing"),
 }  # fmt: skip
@@ -37,6 +39,11 @@ class Limit:
 
     most: int
     held: int
+
+    @property
+    def left(self) -> int:
+        """How much more may be held."""
+        return self.most - self.held
 
 
 Limits = Mapping[tuple[str, str], Mapping[str, Limit]]
@@ -54,8 +61,13 @@ def is_limit(code: str) -> bool:
 
 
 def read_limits(text: str, user: str, uid: int) -> Limits:
-    """The limits for *user*, by ``scontrol show assoc_mgr flags=qos,assoc --oneliner``."""
+    """The limits for *user*, by ``scontrol show assoc_mgr flags=qos,assoc --oneliner``.
+
+    Of an account with those of the accounts above it, which hold too; those for one partition alone
+    are left out.
+    """
     found: dict[tuple[str, str], dict[str, Limit]] = {}
+    parents: dict[str, str] = {}
     for line in text.splitlines():
         outer, _, of_users = line.partition("User Limits=")
         outer = outer.partition("Account Limits=")[0]
@@ -65,15 +77,29 @@ def read_limits(text: str, user: str, uid: int) -> Limits:
             own = re.search(rf"\b{uid}\)?={{([^}}]*)}}", of_users)
             words = [*outer.split(), *(own[1].split() if own else ())]
         elif said.get("UserName", user).partition("(")[0] in {"", user} and "Account" in said:
+            if said.get("Partition"):
+                continue
             where, words = ("Assoc", said["Account"]), outer.split()
+            if above := said.get("ParentAccount", "").partition("(")[0]:
+                parents[said["Account"]] = above
         else:
             continue
-        kept = found.setdefault(where, {})
-        for each, limit in _limits(words):
-            # An account's and one's own both hold: the narrower one is met first.
-            if each not in kept or limit.most - limit.held < kept[each].most - kept[each].held:
-                kept[each] = limit
+        _narrow(found.setdefault(where, {}), dict(_limits(words)))
+    own_limits = {where: dict(kept) for where, kept in found.items()}
+    for account in parents:
+        over, seen = parents.get(account), {account}
+        while over is not None and over not in seen:
+            seen.add(over)
+            _narrow(found["Assoc", account], own_limits.get(("Assoc", over), {}))
+            over = parents.get(over)
     return found
+
+
+def _narrow(kept: dict[str, Limit], more: Mapping[str, Limit]) -> None:
+    """Of limits that hold together the one with the least left is met first."""
+    for name, limit in more.items():
+        if name not in kept or limit.left < kept[name].left:
+            kept[name] = limit
 
 
 def _limits(words: list[str]) -> Iterator[tuple[str, Limit]]:
@@ -97,27 +123,35 @@ def limit_reason(code: str, job: Whose, known: Limits, ends: Ends) -> Reason | N
     found = _LIMITED.fullmatch(code)
     if found is None:
         return None
-    kind = found["whose"]
+    kind, what, per = found["whose"], found["what"], found["per"]
     where = kind, job[kind]
-    whose = f"its QOS {job[kind]}".rstrip() if kind == "QOS" else "your account"
-    thing, name = _THINGS.get(found["what"], (found["what"] or "resources", ""))
-    for_whom = " for you" if found["per"] == "PerUser" else ""
-    if found["which"] == "Max" and not for_whom and not found["what"].endswith("Jobs"):
-        return Reason(code, f"it asks for more {thing} than {whose} lets one job have", NEVER)
-    sentence = f"{whose} lets no more {thing} be held{for_whom} at once"
+    whose = "its QOS" if kind == "QOS" else "your account"
+    thing, name = _THINGS.get(what, (what or "resources", ""))
+    for_whom = " for you" if per == "PerUser" else ""
+    if found["which"] == "Max" and not for_whom and not what.endswith(("Job", "Jobs")):
+        minutes = " in its time" if found["minutes"] else ""
+        asks = f"it asks for more {thing}{minutes} than {whose} lets one job have"
+        return Reason(code, asks, NEVER)
+    if found["minutes"] == "Minutes":
+        return Reason(code, f"{whose} has used up its minutes of {thing}", _USED_UP)
+    if found["minutes"]:
+        return Reason(code, f"the minutes of {thing} that {whose} lets run at once are taken", LESS)
     scope, _, resource = name.partition(".")
-    prefix = f"{found['which']}{scope}{_PER.get(found['per'], '')}" + (resource and f".{resource}")
+    prefix = f"{found['which']}{scope}{_PER.get(per, '')}" + (resource and f".{resource}")
     fitting = [
         limit
         for each, limit in known.get(where, {}).items()
         if name and each.partition(":")[0] == prefix
     ]
+    met = min(fitting, key=lambda limit: limit.left, default=None)
     facts: list[str] = []
-    if fitting:
-        met = min(fitting, key=lambda limit: limit.most - limit.held)
+    # One of which much is left is not what it waits for: a partition's QOS has limits, too.
+    if met is not None and met.held >= (met.most if not resource else met.most / 2):
+        whose = f"its QOS {job[kind]}" if kind == "QOS" else whose
         unit = (lambda n: format_size(n * MIB)) if resource == "mem" else str
         facts.append(f"limit {unit(met.most)}, held {unit(met.held)}")
-    if end := ends.get(where):
-        facts.append(f"the first of yours ends by {end:%d %b %H:%M} UTC")
+        if end := ends.get(where):
+            facts.append(f"the first of yours ends by {end:%d %b %Y %H:%M} UTC")
+    sentence = f"{whose} lets no more {thing} be held{for_whom} at once"
     sentence += f" ({'; '.join(facts)})" if facts else ""
     return Reason(code, sentence, LESS)

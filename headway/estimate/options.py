@@ -103,7 +103,7 @@ def _alone(command: Sequence[str]) -> Iterator[float]:
     """The numbers of *command* that are neither in an option nor may be the value of one."""
     before = ""
     for word in islice(words_of(command), _MOST_WORDS):
-        if not before.startswith("-") or "=" in before:
+        if not (before.startswith("-") or _YACS.fullmatch(before)) or "=" in before:
             with suppress(ValueError):
                 yield float(word)
         before = word

@@ -19,6 +19,8 @@ _BEGIN = 0.05
 """Who counts on from a checkpoint has more than so much of the total at first."""
 _OVER = 0.9
 """So much of a total is all of it: not every step is told."""
+_ALIKE = 0.1
+"""Folds of one data set differ in length by less."""
 
 
 class Counts(enum.Enum):
@@ -253,12 +255,19 @@ class RunCounter:
             if len(self._below) < BELOW_BEFORE_RESTART and not (is_new and self._is_over):
                 return False
             self.restarts += 1
-            self.units += self._steps != self._steps_of_highest
+            self.units += _differ(self._steps, self._steps_of_highest)
             if is_new:
                 self._totals.begin_again(t_s)
         self._highest, self._names, self._below = place, set(metrics), []
         self._steps_of_highest = self._steps
         return True
+
+
+def _differ(steps: int | None, before: int | None) -> bool:
+    """Whether lengths are those of two things, not of two parts of one that is not quite even."""
+    if not steps or not before:
+        return False
+    return abs(steps / before - 1.0) > _ALIKE
 
 
 class _EpochSteps:

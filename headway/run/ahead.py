@@ -37,7 +37,9 @@ def ahead_of(attempt: NodeAttempt, gpus: int) -> Ahead:
 
 
 def totals_of_job(job: TrainingJob) -> Totals:
-    """How long *job* trains, by its word, its environment (``EPOCHS=6``), command and files."""
-    given = [f"{name}={value}" for name, value in job.env.items()]
-    totals = totals_of([*given, *job.command], job.configuration)
+    """How long *job* trains: by its word, its command and files, else its ``EPOCHS=6``."""
+    totals = totals_of(job.command, job.configuration)
+    if not any(totals[:3]):
+        given = [f"{name}={value}" for name, value in job.env.items()]
+        totals = totals._replace(epochs=totals_of(given).epochs)
     return totals._replace(epochs=job.training.epochs or totals.epochs)

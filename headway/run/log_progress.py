@@ -63,6 +63,8 @@ class LogProgress:
     """The newest of the log."""
     _counts: object = None
     """The file that says how far the run is; None where the log does."""
+    _has_read: bool = False
+    """Whether the log was read before: at first all of it comes at once."""
     _units: int = 0
     _offset: int = 0
     _kept: int = 0
@@ -113,6 +115,7 @@ class LogProgress:
             is_late = self._clock.monotonic_s() >= until_s
         if last:
             self._take(self._redactor.rest(), 0, elapsed_s)
+        self._has_read = True
 
     def keep(self, keep: Callable[[int, Sequence[ProgressPoint]], None]) -> None:
         """Have new points kept, and those before that could not be."""
@@ -132,12 +135,15 @@ class LogProgress:
         began, ended = end.rfind(_MAKING), end.rfind(_MADE)
         if began != ended:  # else neither is there
             was, self.phase = self.phase, MAKING if began > ended else ""
-            if was and not self.phase:
+            if was and not self.phase and self._has_read:  # else nobody saw when that was
                 self._remaining.begin(elapsed_s)
         points = self._parser.feed(data, elapsed_s)
         self._remaining.may_end_early = self._parser.may_end_early
         self._logged = points[-1] if points else self._logged
         if self._does_log_count():
+            if self._units != self._parser.units:
+                self._units = self._parser.units
+                self._remaining.count_what_follows()
             self._add(points)
             self._tell(points)
         elif self._written is not None:
@@ -161,9 +167,6 @@ class LogProgress:
         return bool(known) and (not written.states_total or at.total == known)
 
     def _tell(self, points: Sequence[ProgressPoint]) -> None:
-        if self._units != self._parser.units:
-            self._units = self._parser.units
-            self._remaining.count_anew()
         for point in points:
             done = point.iteration if point.iteration is not None else point.epoch
             if done is not None:

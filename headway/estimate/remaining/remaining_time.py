@@ -99,8 +99,12 @@ class RemainingTime:
         self._begin_s = 0.0
 
     def begin(self, t_s: float) -> None:
-        """Its program begins at *t_s*: what was before is no part of its time."""
-        self._begin_s = t_s
+        """Its program begins at *t_s*: what was before is no part of its time.
+
+        It begins once, and before it has done anything: a program may write what says so, too.
+        """
+        if self._begin_s == 0.0 and self._history.t_s == 0.0:
+            self._begin_s = t_s
 
     def update(
         self,
@@ -134,6 +138,10 @@ class RemainingTime:
     def count_anew(self) -> None:
         """What is told from here on counts in another unit, also all that was done before."""
         self._history = History(self._history.is_resumed)
+
+    def count_what_follows(self) -> None:
+        """What is told from here on counts in another unit what is done from here on."""
+        self._history = History(self._history.is_resumed, self._history.t_s)
 
     @property
     def ended_early(self) -> bool:

@@ -266,6 +266,12 @@ def test_the_options_of_a_script_by_short_names_and_defaults(
     assert not {"num_steps", "name", "width", "data"} & settings.keys()
 
 
+def test_what_follows_in_a_shell_is_another_programs(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text("a.add_argument('-n', '--epochs', default=5)\n")
+    for words in ("python t.py && python u.py -n 50", "python t.py ; u -n 50"):
+        assert settings_of(tmp_path, ["sh", "-c", words]) == {"epochs": 5.0}
+
+
 def test_click_declares_options_and_a_file_says_more_of_how_long_than_a_default(
     tmp_path: Path,
 ) -> None:
@@ -285,6 +291,10 @@ def test_click_declares_options_and_a_file_says_more_of_how_long_than_a_default(
         "a.add_argument('--epochs', default=True)\na.add_argument('-e', default=3)\n",
         "a.add_argument('--epochs', default=" + "[" * 500 + "]" * 500 + ")\n",
         "a.add_argument('--epochs', default=3",
+        "a.add_argument('--epochs', default=" + "9" * 400 + "+1j)\n",
+        "s = p.add_subparsers()\na.add_argument('--epochs', default=90)\n",
+        "a.add_argument('--epochs', default=1)\na.set_defaults(epochs=7)\n",
+        "a.add_argument('--max_iter', default=1000)\n",
         "a.add_argument(*names, **more)\n",
         "".join(f"a.add_argument('--a{n}', default={n})\n" for n in range(201)),
     ],

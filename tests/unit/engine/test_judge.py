@@ -104,7 +104,19 @@ def test_every_base_state_has_a_sentence():
         ("QOSMaxJobsPerUserLimit", "its QOS lets no more jobs be held for you at once"),
         ("AssocMaxJobsLimit", "your account lets no more jobs be held at once"),
         ("QOSMaxMemoryPerJob", "it asks for more memory than its QOS lets one job have"),
-        ("QOSGrpCPUMinutesLimit", "its QOS lets no more CPUs be held at once"),
+        ("QOSGrpCPUMinutesLimit", "its QOS has used up its minutes of CPUs"),
+        (
+            "AssocGrpCPURunMinutesLimit",
+            "the minutes of CPUs that your account lets run at once are taken",
+        ),
+        (
+            "QOSMaxCpuMinutesPerJobLimit",
+            "it asks for more CPUs in its time than its QOS lets one job have",
+        ),
+        (
+            "AssocMaxSubmitJobLimit",
+            "your account lets no more waiting and running jobs be held at once",
+        ),
         (
             "ReqNodeNotAvail, UnavailableNodes:n[1-2]",
             "nodes that it needs are down, drained or reserved",

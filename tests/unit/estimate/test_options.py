@@ -65,3 +65,9 @@ def test_no_number_breaks_it():
 def test_seeds_and_epochs_change_no_memory_and_a_batch_does():
     assert not may_change_memory({"--seed": 1, "--epochs": 2}, {"--seed": 2, "--epochs": 9})
     assert may_change_memory({"--batch-size": 32}, {"--batch-size": 64})
+
+
+def test_a_value_of_yacs_stands_behind_its_name_and_not_alone() -> None:
+    assert numbers_of(["t.py", "SOLVER.MAX_ITER", "900", "7"]) == {
+        "--SOLVER.MAX_ITER": 900.0, "--argument-1": 7.0
+    }  # fmt: skip

@@ -9,4 +9,9 @@ def test_a_job_says_it_by_its_environment_too() -> None:
     assert totals_of_job(job_from_document(asked)).epochs == 6
     assert totals_of_job(job_from_document(asked | {"training": {"epochs": 7}})).epochs == 7
     other = asked | {"command": ["python", "t.py", "--epochs", "5"]}
-    assert totals_of_job(job_from_document(other)).epochs is None, "which of them, nobody knows"
+    assert totals_of_job(job_from_document(other)).epochs == 5, "what was typed is surer"
+    early = asked | {
+        "env": {"TEXT": "x" * 20_000},
+        "command": ["python", "t.py", "--patience", "3"],
+    }
+    assert totals_of_job(job_from_document(early)).stops_early

@@ -431,6 +431,55 @@ def test_the_time_in_which_the_environment_is_made_is_none_of_the_program() -> N
     assert (remaining.at(184.0).high_s or 0.0) < 120.0
 
 
+def _reads(log: bytearray, remaining: RemainingTime) -> LogProgress:
+    return LogProgress(
+        lambda offset, size: LogChunk(
+            bytes(log[offset : offset + size]), min(offset + size, len(log)), 0
+        ),
+        FakeClock(), LogParser(), remaining, Redactor([]), lambda *_: None,
+    )  # fmt: skip
+
+
+def test_a_program_that_writes_what_headway_writes_moves_no_begin() -> None:
+    log, remaining = bytearray(), RemainingTime()
+    progress = _reads(log, remaining)
+    for step in range(1, 81):
+        if step == 60:
+            log += f"headway: {MAKING} of requirements.txt\n".encode()
+        log += f"step {step}/100: loss 0.5\n".encode()
+        progress.read(10.0 * step)
+        if step == 60:
+            log += f"headway: {MADE}\n".encode()
+    assert remaining.at(800.0).remaining_s == pytest.approx(200.0, rel=0.2)
+
+
+def test_who_takes_a_run_over_knows_not_when_its_environment_was_made() -> None:
+    log, remaining = bytearray(), RemainingTime(4000.0, 3900.0, 4100.0)
+    log += f"headway: {MAKING} of requirements.txt\n".encode() + b"x" * 70_000 + b"\n"
+    log += f"headway: {MADE}\n".encode() + b"x" * 70_000 + b"\nstep 90/100: loss 0.5\n"
+    _reads(log, remaining).read(3600.0)
+    assert (remaining.at(3600.0).remaining_s or 0.0) < 500.0
+
+
+def test_folds_of_nearly_the_same_length_count_the_same() -> None:
+    log, remaining = bytearray(), RemainingTime()
+    progress, at_s = _reads(log, remaining), 0.0
+    for length in (100, 101, 100):
+        for step in range(1, length + 1):
+            at_s += 1.0
+            log += f"step {step}/{length}: loss 0.5\n".encode()
+            progress.read(at_s)
+    assert remaining.per_s == pytest.approx(1.0, rel=0.1)
+    assert progress._parser.units == 0
+    for step in range(1, 11):
+        at_s += 10.0
+        log += f"step {step}/500: loss 0.5\n".encode()
+        progress.read(at_s)
+        if progress._parser.units and remaining.per_s is not None:
+            assert remaining.per_s == pytest.approx(0.1, rel=0.2)
+    assert progress._parser.units == 1
+
+
 def test_what_counts_something_else_has_a_speed_of_its_own() -> None:
     log, seen, remaining = bytearray(), [], RemainingTime()
     progress = LogProgress(
