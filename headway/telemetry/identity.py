@@ -1,8 +1,9 @@
 """Whose a process is that is no run's."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import dropwhile
 from pathlib import PurePath
 
 import psutil
@@ -10,12 +11,16 @@ import psutil
 from headway.model.node import GpuProcess
 
 _LONGEST = 60
+_PYTHON = re.compile(r"python[\d.]*")
+_ALONE = {"-u", "-B", "-s", "-E", "-I"}
+"""Python's flags that take no value: what comes after them is the script."""
+_ARGUMENT = re.compile(r"[\w./][\w./-]*")
 
 
 def identified(process: GpuProcess) -> GpuProcess:
     """*process* with its user, program and start; as it is where it has ended or is not seen here.
 
-    Of its command only the program and the first argument that is no option: others may be secret.
+    Of its command only the program and an argument right behind it: others may be secret.
     """
     try:
         found = psutil.Process(process.pid)
@@ -24,11 +29,20 @@ def identified(process: GpuProcess) -> GpuProcess:
             since = datetime.fromtimestamp(found.create_time(), UTC)
     except (psutil.Error, OSError):
         return process
-    return replace(process, user=user, command=_program(words) or name, since=since)
+    command = _program(words) or _program([name])
+    return replace(process, user=_shown(user), command=_shown(command), since=since)
 
 
 def _program(words: list[str]) -> str:
-    if not words:
-        return ""
-    first = next((now for before, now in pairwise(words) if now[:1] != "-" and before != "-c"), "")
-    return " ".join(filter(None, (PurePath(words[0]).name, first)))[:_LONGEST]
+    """Of a title, which a program can write over its command, what stands before its first space."""
+    first = next(iter(words[:1] and words[0].split()), "")
+    program, rest = PurePath(first).name, words[1:]
+    if _PYTHON.fullmatch(program):
+        rest = list(dropwhile(_ALONE.__contains__, rest))
+    told = rest[0] if rest and _ARGUMENT.fullmatch(rest[0]) else ""
+    return f"{program} {told}".strip()
+
+
+def _shown(text: str) -> str:
+    """*text* as it can be kept and printed: a byte that is no UTF-8 comes as half a character."""
+    return "".join(each if each.isprintable() else "?" for each in text[:_LONGEST])

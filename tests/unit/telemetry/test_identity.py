@@ -1,12 +1,15 @@
 """Whose a process is that is no run's."""
 
 import getpass
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import pytest
 
 from headway.model.node import GpuProcess
 from headway.telemetry.identity import identified
@@ -39,6 +42,38 @@ def test_a_process_is_told_with_its_user_its_start_and_no_more_of_its_command_th
 def test_code_on_the_command_line_is_not_told() -> None:
     with running("-c", WAIT) as pid:
         assert identified(GpuProcess(pid, None)).command == PYTHON
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["/usr/bin/python3.12", "train.py", "--token", "secret"], "python3.12 train.py"),
+        (["python", "-u", "-B", "src/train.py", "secret"], "python src/train.py"),
+        (["python", "--api-key", "sk-SECRET", "t.py"], "python"),
+        (["python", "-u", "-X", "secret", "t.py"], "python"),
+        (["serve", "-p", "hunter2"], "serve"),
+        (["serve", "-u", "hunter2"], "serve"),
+        (["env", "TOKEN=s", "python"], "env"),
+        (["bash", "-lc", "export T=s"], "bash"),
+        (["/opt/vllm serve --api-key s"], "vllm"),
+        (["/opt/vllm: worker --api-key s", ""], "vllm:"),
+        (["vllm", "serve", "--api-key", "s"], "vllm serve"),
+        (["train\udcff", "x"], "train? x"),
+        (["train\n\x1b[2J"], "train"),
+        (["\x1b]0;a", "data\udcff"], "?]0;a"),
+        (["x" * 100], "x" * 60),
+        ([""], "fallen"),
+        ([], "fallen"),
+    ],
+)
+def test_of_a_command_nothing_is_told_that_may_be_secret_or_cannot_be_kept(
+    words: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("psutil.Process.cmdline", lambda _: words)
+    monkeypatch.setattr("psutil.Process.name", lambda _: "fallen back")
+    monkeypatch.setattr("psutil.Process.username", lambda _: f"{'u' * 58}\udcff\0tail")
+    found = identified(GpuProcess(os.getpid(), None))
+    assert (found.command, found.user) == (told, "u" * 58 + "??")
 
 
 def test_of_one_that_is_gone_nothing_is_told() -> None:
