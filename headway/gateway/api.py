@@ -133,7 +133,17 @@ def _of_caller(site: Site, nodes: list[dict[str, Any]], caller: Caller) -> list[
     """*nodes*, each with those of its runs alone that *caller* sees."""
     known = site.ledger.runs.of([run for node in nodes for run in node["runs"]])
     seen = {run_id for run_id, record in known.items() if caller.sees(record.team)}
-    return [node | {"runs": [run for run in node["runs"] if run in seen]} for node in nodes]
+    return [
+        node
+        | {
+            "runs": [run for run in node["runs"] if run in seen],
+            "gpus": [
+                gpu | {"runs": [each for each in gpu["runs"] if each["run_id"] in seen]}
+                for gpu in node["gpus"]
+            ],
+        }
+        for node in nodes
+    ]
 
 
 _Name = Annotated[str | None, Field(max_length=63, pattern=NO_NUL)]

@@ -19,13 +19,13 @@ from headway.gateway.door import Allowed
 from headway.gateway.tokens import have_local_token
 from headway.model.access import Scope
 from headway.model.lease import Demand
-from headway.model.node import Capacity, Node
+from headway.model.node import Capacity, Gpu, Node
 from headway.prefect.listed_run import ListedRun
 from headway.site import POLICY, Site
 from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving, site_in
-from tests.support.leading import admit_in_term
+from tests.support.leading import grant_in_term
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -79,7 +79,8 @@ class FakePrefect:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("gateway")
     made = site_in(folder)
-    node = Node("node-a", "gpu", Capacity(8.0, 64 * GIB))
+    gpus = (Gpu("GPU-a", 0, "NVIDIA H200", 80 * GIB),)
+    node = Node("node-a", "gpu", Capacity(8.0, 64 * GIB, gpus))
     made.ledger.nodes.register(node, boot_id="boot", worker_token="worker")
     for run_id, owner, team in ((OURS, "ada", "vision"), (THEIRS, "eve", "speech")):
         made.ledger.runs.enqueue(
@@ -178,12 +179,19 @@ def test_a_member_sees_only_its_own_teams_runs(ada: httpx.Client, root: httpx.Cl
         assert root.get(f"/runs/{name}").status_code == 200
 
 
-def test_of_another_teams_run_only_its_place_shows(ada: httpx.Client, site: Site) -> None:
+def test_of_another_teams_run_only_its_place_shows(
+    ada: httpx.Client, root: httpx.Client, site: Site
+) -> None:
     text = ada.get("/queue").text + ada.get("/nodes").text
     assert all(word not in text for word in (THEIRS, "eve", "speech"))
     assert any(view["name"] is None and view["position"] for view in ada.get("/queue").json())
-    admit_in_term(site.ledger, THEIRS, "node-a", Demand(GIB))
-    assert THEIRS not in ada.get("/nodes").text
+    grant_in_term(site.ledger, THEIRS, "node-a", Demand(GIB, gpus=1, gpu_memory_bytes=GIB))
+    assert THEIRS not in ada.get("/nodes").text + ada.get("/top").text
+    (node,) = root.get("/nodes").json()
+    assert (node["runs"], [run["run_id"] for run in node["gpus"][0]["runs"]]) == (
+        [THEIRS],
+        [THEIRS],
+    )
 
 
 @pytest.mark.parametrize(
