@@ -215,19 +215,22 @@ def heartbeat(site: Site, reading: NodeReading) -> bool:
 def read_node(site: Site) -> NodeReading:
     """This node now, with what the containers of each run hold, as far as the engine tells."""
     reading = node_reading(site.gpus, site.host, site.clock)
-    seen = with_owners(reading, *owners(site), closed=site.why_closed())
+    seen = with_owners(reading, *(owners(site) or ({}, {})), closed=site.why_closed())
     return replace(seen, busy_ports=tuple(sorted(listening_ports())))
 
 
-def owners(site: Site) -> tuple[dict[int, str], dict[str, int]]:
-    """The run of each process in a container, and what each run holds of the host's memory."""
+def owners(site: Site) -> tuple[dict[int, str], dict[str, int]] | None:
+    """The run of each process in a container, and what each run holds of the host's memory.
+
+    None where the engine does not tell: its runs go on.
+    """
     run_of_pid: dict[int, str] = {}
     held: dict[str, int] = {}
     try:
         running = [each for each in site.runtime.containers() if each.pids]
     except HeadwayError as error:
         log.debug("what runs hold of this node is not known: %s", error)
-        return run_of_pid, held
+        return None
     for each in running:
         run_of_pid |= dict.fromkeys(each.pids, each.run_id)
         try:

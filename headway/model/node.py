@@ -137,7 +137,7 @@ class GpuProcess:
     user: str = ""
     """Of a process that is no run's; empty where it cannot be read here."""
     command: str = ""
-    """Of such a one, its program and first argument."""
+    """Of such a one, its program and the argument right behind it."""
     since: datetime | None = None
     """When such a one was started."""
 

@@ -58,7 +58,7 @@ class Sampler:
         pids = {each.pid for gpu in reading.gpus or () for each in gpu.processes}
         # A process that has just begun on a GPU would count as foreign without its owner.
         if self._ticks % _OWNERS_EVERY == 0 or not pids <= self._gpu_pids:
-            self._owners = owners(self._site)
+            self._owners = owners(self._site) or self._owners
             self._closed = self._site.why_closed()
         if self._ticks % _WRITE_EVERY == 0:
             ages = {run: checkpoint_age_s(self._site, run) for run in self._owners[1]}

@@ -1,12 +1,13 @@
 """Points of readings, thinning, and what the sampler writes when the ledger is away."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from headway.errors import LedgerUnreachable
+from headway.errors import HeadwayError, LedgerUnreachable
 from headway.model.container_policy import ContainerPolicy
 from headway.model.node import GpuProcess, HostReading, NodeReading
 from headway.model.telemetry import TelemetryPoint
@@ -110,3 +111,24 @@ def test_the_first_reading_of_a_new_process_on_a_gpu_has_its_owner(
     site.gpus.show("GPU-0", used_bytes=GIB, processes=(GpuProcess(7, GIB),))
     (gpu,) = sampling.tick().gpus or ()
     assert [each.run_id for each in gpu.processes] == ["a"]
+
+
+def test_a_run_is_no_stranger_while_the_engine_does_not_answer(tmp_path: Path) -> None:
+    sampling = sampler(Kept())
+    site: Any = sampling._site
+    site.settings.runs_dir = tmp_path
+    usage = SimpleNamespace(host_used_bytes=GIB)
+    site.runtime.usage = lambda _: usage
+    site.runtime.containers = lambda: [SimpleNamespace(name="c", run_id="a", pids=(7,))]
+    site.gpus.show("GPU-0", used_bytes=GIB, processes=(GpuProcess(7, GIB),))
+    sampling.tick()
+
+    def silent() -> None:
+        raise HeadwayError("no answer")
+
+    site.runtime.containers = silent
+    for _ in range(6):
+        reading = sampling.tick()
+        (gpu,) = reading.gpus or ()
+        assert [each.run_id for each in gpu.processes] == ["a"]
+        assert reading.run_host_bytes == {"a": GIB}
