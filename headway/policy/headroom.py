@@ -132,9 +132,12 @@ def lost_gpus(node: Node, reading: NodeReading | None) -> tuple[str, ...]:
 
 
 def _strangers(rooms: Iterable[Room], reading: NodeReading | None) -> tuple[str, ...]:
-    told, unnamed = told_strangers(reading), "in use by programs that the driver does not name"
+    """Where a run that has just ended is all that is left on a GPU, there are none."""
+    read = (reading.gpus or ()) if reading is not None else ()
+    unnamed = "in use by programs that the driver does not name"
+    told = {gpu.uuid: unnamed for gpu in read if not gpu.processes} | dict(told_strangers(reading))
     return tuple(
-        f"gpu{room.index} {told.get(room.uuid, unnamed)}" for room in rooms if room.foreign
+        f"gpu{room.index} {told[room.uuid]}" for room in rooms if room.foreign and room.uuid in told
     )
 
 

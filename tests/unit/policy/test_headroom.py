@@ -299,6 +299,12 @@ def test_who_waits_for_a_gpu_is_told_whose_programs_are_on_it() -> None:
     )
 
 
+def test_a_process_of_a_run_that_has_just_ended_is_told_as_no_stranger() -> None:
+    ending = replace(gpu(A, 20), processes=(GpuProcess(1, 20 * GIB, "ended"),))
+    headroom = compute_headroom(NODE, [], reading(gpus=[ending, gpu(B)]))
+    assert (headroom.gpus[0].foreign, headroom.strangers) == (True, ())
+
+
 def test_a_port_at_which_a_program_that_is_no_run_listens_is_waited_for() -> None:
     """Granted, the run would fail; an engine leads another port of the node to its program."""
     seen = replace(reading(), busy_ports=(6006, 12_345))
