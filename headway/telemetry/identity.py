@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import dropwhile
 from pathlib import PurePath
 
@@ -23,18 +24,23 @@ def identified(process: GpuProcess) -> GpuProcess:
     Of its command only the program and an argument right behind it: others may be secret.
     """
     try:
-        found = psutil.Process(process.pid)
-        with found.oneshot():
-            user, words, name = found.username(), found.cmdline(), found.name()
-            since = datetime.fromtimestamp(found.create_time(), UTC)
+        user, command, since = _seen(psutil.Process(process.pid))
     except (psutil.Error, OSError):
         return process
-    command = _program(words) or _program([name])
-    return replace(process, user=_shown(user), command=_shown(command), since=since)
+    return replace(process, user=user, command=command, since=since)
+
+
+@lru_cache(maxsize=1024)
+def _seen(found: psutil.Process) -> tuple[str, str, datetime]:
+    """Its user, command and start; asked once for each process: equal are pid and start."""
+    with found.oneshot():
+        user, words, name = found.username(), found.cmdline(), found.name()
+        since = datetime.fromtimestamp(found.create_time(), UTC)
+    return _shown(user), _shown(_program(words) or _program([name])), since
 
 
 def _program(words: list[str]) -> str:
-    """Of a title, which a program can write over its command, what stands before its first space."""
+    """Of a title that a program writes over its command, what stands before its first space."""
     first = next(iter(words[:1] and words[0].split()), "")
     program, rest = PurePath(first).name, words[1:]
     if _PYTHON.fullmatch(program):

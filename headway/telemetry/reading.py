@@ -44,14 +44,19 @@ def with_owners(
     """
     return replace(
         reading,
-        gpus=reading.gpus and tuple(with_runs(gpu, run_of_pid) for gpu in reading.gpus),
+        gpus=reading.gpus and tuple(_told(with_runs(gpu, run_of_pid)) for gpu in reading.gpus),
         run_host_bytes=run_host_bytes,
         closed=closed,
     )
 
 
 def with_runs(gpu: GpuReading, run_of_pid: Mapping[int, str]) -> GpuReading:
-    """*gpu* with the run of each of its processes that *run_of_pid* knows, else whose it is."""
+    """*gpu* with the run of each of its processes that *run_of_pid* knows."""
     owned = (replace(each, run_id=run_of_pid.get(each.pid, "")) for each in gpu.processes)
-    told = (each if each.run_id else identified(each) for each in owned)
+    return replace(gpu, processes=tuple(owned))
+
+
+def _told(gpu: GpuReading) -> GpuReading:
+    """*gpu* with whose each of its processes is that is no run's."""
+    told = (each if each.run_id else identified(each) for each in gpu.processes)
     return replace(gpu, processes=tuple(told))

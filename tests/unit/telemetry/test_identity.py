@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from headway.model.node import GpuProcess
-from headway.telemetry.identity import identified
+from headway.telemetry.identity import _seen, identified
+from headway.telemetry.reading import node_reading, with_owners, with_runs
+from tests.ports.clock import FakeClock
+from tests.ports.telemetry import FakeGpus, FakeHost
 
 PYTHON = Path(sys.executable).name
 WAIT = "import sys; sys.stdin.read()"
@@ -72,8 +75,27 @@ def test_of_a_command_nothing_is_told_that_may_be_secret_or_cannot_be_kept(
     monkeypatch.setattr("psutil.Process.cmdline", lambda _: words)
     monkeypatch.setattr("psutil.Process.name", lambda _: "fallen back")
     monkeypatch.setattr("psutil.Process.username", lambda _: f"{'u' * 58}\udcff\0tail")
+    _seen.cache_clear()
     found = identified(GpuProcess(os.getpid(), None))
+    _seen.cache_clear()
     assert (found.command, found.user) == (told, "u" * 58 + "??")
+
+
+def test_only_where_the_owners_are_joined_a_process_is_asked_for_and_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr("psutil.Process.username", lambda found: asked.append(found.pid) or "ada")
+    gpus = FakeGpus.idle(1)
+    with running("-c", WAIT) as pid:
+        gpus.show("GPU-0", used_bytes=5, processes=(GpuProcess(pid, 5),))
+        assert [each.user for each in with_runs(gpus.read()[0], {}).processes] == [""]
+        assert asked == []
+        for _ in range(3):
+            read = with_owners(node_reading(gpus, FakeHost(), FakeClock()), {}, {})
+            (gpu,) = read.gpus or ()
+            assert [each.user for each in gpu.processes] == ["ada"]
+        assert asked == [pid]
 
 
 def test_of_one_that_is_gone_nothing_is_told() -> None:
