@@ -44,7 +44,7 @@ class GpuHealth:
     temperature_c: float | None = None
     slowdown_c: float | None = None
     strangers: str = ""
-    """Whose programs on it are no run's, in words, where it is to be drained for them."""
+    """Whose programs on it are no run's, in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class GpuWatch:
 
         *reading* says who is on them.
         """
-        strangers = told_strangers(reading) if self._drains_for_strangers else {}
+        strangers = told_strangers(reading)
         gpus = self._site.gpus
         try:
             read = gpus.health()
@@ -124,6 +124,8 @@ class GpuWatch:
     def _seen_of(self, uuid: str) -> dict[Sickness, str]:
         """What it has by the newest look and its Xids, however long."""
         seen = self._seen.get(uuid, GpuHealth(uuid))
+        if not self._drains_for_strangers:
+            seen = replace(seen, strangers="")
         return sicknesses(replace(seen, xids=tuple(self._xids.get(uuid, ()))))
 
     def _lasts(self, uuid: str, kind: Sickness) -> bool:
@@ -139,7 +141,7 @@ class GpuWatch:
         """
         site = self._site
         drains = site.ledger.nodes.gpu_drains(site.settings.node)
-        if self._seen:
+        if self._seen or drains:
             self._drains_for_strangers = site.policy_settings.on_stranger is OnStranger.DRAIN
         judged = {
             uuid for uuid, look in self._asked.items() if uuid in drains and look < self._looks
@@ -176,10 +178,14 @@ class GpuWatch:
         return can_be_read or booted_at(self._site.clock) > drain.since
 
     def _is_over(self, uuid: str, drain: GpuDrain) -> bool:
-        """Whether it had only what passes, and has been without it long enough."""
+        """Whether it had only what passes, and has been without it long enough.
+
+        Strangers count no more as soon as the operator does not drain for them.
+        """
+        tolerated = set() if self._drains_for_strangers else {Sickness.STRANGERS}
         return drain.why.keys() <= PASSES_S.keys() and all(
             self._looked_s - self._over_since_s.get((uuid, kind), math.inf) >= PASSES_S[kind]
-            for kind in drain.why
+            for kind in drain.why.keys() - tolerated
         )
 
     def _has(self, uuid: str) -> dict[Sickness, str]:

@@ -206,7 +206,6 @@ def test_strangers_drain_a_gpu_while_they_are_there_if_the_operator_says_so() ->
     bench.gpus.show("GPU-1", processes=(process, GpuProcess(17, 1, "run")))
     bench.gpus.show("GPU-2", processes=(GpuProcess(18, 1, "run"),))
     bench.reading = NodeReading(NOON, HostReading(1, 0, 0.0, 1), bench.gpus.read())
-    bench.round()
     assert bench.round(looks=10) == {}  # whose a program is may not be known at once
     assert bench.round() == {"GPU-1": {Sickness.STRANGERS}}
     said = "in use by alice's ollama serve (pid 4711, since 2026-01-01 12:00 UTC)"
@@ -221,5 +220,14 @@ def test_strangers_drain_nothing_otherwise() -> None:
     bench.site.policy_settings = PolicySettings()
     bench.gpus.show("GPU-1", processes=(GpuProcess(4711, 1),))
     bench.reading = NodeReading(NOON, HostReading(1, 0, 0.0, 1), bench.gpus.read())
-    bench.round()
     assert bench.round(looks=20) == {}
+
+
+def test_a_worker_that_starts_anew_takes_back_none_that_strangers_are_on() -> None:
+    bench = Bench({"GPU-1": GpuDrain(NOON, {Sickness.STRANGERS: "in use by alice's a.out"})})
+    bench.gpus.show("GPU-1", processes=(GpuProcess(4711, 1),))
+    bench.reading = NodeReading(NOON, HostReading(1, 0, 0.0, 1), bench.gpus.read())
+    bench.watch.settle()  # it may come before the first look
+    assert bench.round() == bench.round(looks=20) == {"GPU-1": {Sickness.STRANGERS}}
+    bench.site.policy_settings = PolicySettings()
+    assert bench.round() == {}
