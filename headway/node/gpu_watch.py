@@ -151,7 +151,7 @@ class GpuWatch:
         news = {
             uuid: why
             for uuid, why in self.sick.items()
-            if uuid not in drains or not why.keys() <= drains[uuid].why.keys()
+            if uuid not in drains or _is_news(why, drains[uuid].why)
         }
         # Said anew of one that is not well, which answers whoever had said that it was reset.
         news |= {uuid: self._has(uuid) for uuid in judged - well}
@@ -194,3 +194,9 @@ class GpuWatch:
         if uuid in lost:
             return {Sickness.LOST: f"lost: {lost[uuid]}"}
         return self._seen_of(uuid)
+
+
+def _is_news(why: Mapping[Sickness, str], told: Mapping[Sickness, str]) -> bool:
+    """Whether *why* is more than was *told*; of strangers also whether they are others."""
+    others = why.get(Sickness.STRANGERS, told.get(Sickness.STRANGERS))
+    return not why.keys() <= told.keys() or others != told.get(Sickness.STRANGERS)

@@ -12,9 +12,13 @@ def strangers(gpu: GpuReading) -> list[GpuProcess]:
 
 
 def told_strangers(reading: NodeReading | None) -> Mapping[str, str]:
-    """By uuid of each GPU that has some, whose they are, in words."""
+    """By uuid of each GPU that has some, whose they are, in words.
+
+    In the order of their pids: which holds most changes from look to look.
+    """
     gpus = (reading.gpus or ()) if reading is not None else ()
-    return {gpu.uuid: f"in use by {whose(found)}" for gpu in gpus if (found := strangers(gpu))}
+    found = {gpu.uuid: sorted(strangers(gpu), key=lambda each: each.pid) for gpu in gpus}
+    return {uuid: f"in use by {whose(those)}" for uuid, those in found.items() if those}
 
 
 def whose(found: list[GpuProcess]) -> str:

@@ -215,6 +215,21 @@ def test_strangers_drain_a_gpu_while_they_are_there_if_the_operator_says_so() ->
     assert bench.round() == {}
 
 
+def test_a_drain_for_strangers_names_those_of_now() -> None:
+    bench = Bench()
+
+    def told(*held: tuple[int, int]) -> str:
+        bench.gpus.show("GPU-1", processes=tuple(GpuProcess(*each) for each in held))
+        bench.reading = NodeReading(NOON, HostReading(1, 0, 0.0, 1), bench.gpus.read())
+        bench.round(looks=11)
+        return bench.drains["GPU-1"].told
+
+    first = "in use by pid 17, of which nothing can be read here"
+    assert told((17, 1)) == first
+    assert told((17, 1), (18, 2)) == f"{first} and 1 more"  # whichever holds most
+    assert told((18, 2)) == first.replace("17", "18")
+
+
 def test_strangers_drain_nothing_otherwise() -> None:
     bench = Bench()
     bench.site.policy_settings = PolicySettings()
