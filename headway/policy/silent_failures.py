@@ -28,6 +28,7 @@ def silent_failures(
     points: Mapping[str, Sequence[TelemetryPoint]],
     *,
     cpu_used: float | None,
+    elapsed_s: float,
     after_s: float,
 ) -> list[SilentFailure]:
     """What goes wrong silently in the run that holds *lease*.
@@ -35,12 +36,14 @@ def silent_failures(
     Only a GPU that no other run has memory on is judged by its utilisation, as
     NVML does not say whose kernels run; on a shared one a run that never had
     memory there does not use it. Nothing is said of use before *after_s*
-    seconds of points, nor of utilisation where the driver does not tell it.
+    seconds of points, nor of utilisation where the driver does not tell it; nor
+    of bursts before twice that: starting up is no rest between two of them.
 
     Args:
         lease: With its GPUs.
-        points: Of each GPU by uuid, one a second since the start, oldest first.
+        points: Of each GPU by uuid, one a second of the last two *after_s*, oldest first.
         cpu_used: Processors that the run used on average meanwhile; None when unknown.
+        elapsed_s: Since the run's start.
         after_s: Starting up and loading data take a while.
     """
     found = []
@@ -59,7 +62,12 @@ def silent_failures(
                     Silent.OVER_GRANT, lease.run_id, grant.uuid, held, grant.memory_bytes, text
                 )
             )
-        if len(seen) >= after_s and (misuse := _misuse(lease, grant, seen, cpu_used, after_s)):
+        if len(seen) < after_s:
+            continue
+        # A slow start is no rest between two bursts of work.
+        judges_bursts = elapsed_s >= 2 * after_s
+        misuse = _misuse(lease, grant, seen, cpu_used, after_s, judges_bursts=judges_bursts)
+        if misuse is not None:
             found.append(misuse)
     return found
 
@@ -70,6 +78,8 @@ def _misuse(
     seen: Sequence[TelemetryPoint],
     cpu_used: float | None,
     after_s: float,
+    *,
+    judges_bursts: bool,
 ) -> SilentFailure | None:
     run_id, gpu = lease.run_id, grant.uuid
     on_cpu = "it may run on the CPU. See that the framework finds the GPU (CUDA build, driver)"
@@ -94,10 +104,15 @@ def _misuse(
             "threads"
         )
         return SilentFailure(Silent.STARVED, run_id, gpu, mean_frac, STARVED_FRAC, text)
-    return _idle_but_for_bursts(run_id, gpu, busy)
+    return _idle_but_for_bursts(run_id, gpu, busy, after_s) if judges_bursts else None
 
 
-def _idle_but_for_bursts(run_id: str, gpu: str, busy: Sequence[float]) -> SilentFailure | None:
+def _idle_but_for_bursts(
+    run_id: str, gpu: str, busy: Sequence[float], start_s: float
+) -> SilentFailure | None:
+    """From the first burst on: what is before it, up to *start_s*, may be the start."""
+    first = next((at for at, each in enumerate(busy) if each >= UNUSED_FRAC), 0)
+    busy = busy[min(first, int(start_s)) :]
     idle_frac = sum(each < UNUSED_FRAC for each in busy) / len(busy)
     if idle_frac < IDLE_SHARE:
         return None

@@ -64,6 +64,7 @@ class SilentCheck:
             lease,
             points,
             cpu_used=self._cpu_used(elapsed_s, usage, window_s),
+            elapsed_s=elapsed_s,
             after_s=settings.silent_after_s,
         )
         going_on, begun = ledger.warnings.keep(lease.fence, found)

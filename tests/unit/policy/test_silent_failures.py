@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,8 @@ def points(
 def look(
     seen: dict[str, list[TelemetryPoint]], cpu_used: float | None = None, lease: Lease = LEASE
 ) -> list[SilentFailure]:
-    return silent_failures(lease, seen, cpu_used=cpu_used, after_s=300.0)
+    elapsed_s = float(max(map(len, seen.values()), default=0))
+    return silent_failures(lease, seen, cpu_used=cpu_used, elapsed_s=elapsed_s, after_s=300.0)
 
 
 def kinds(seen: dict[str, list[TelemetryPoint]], cpu_used: float | None = None) -> list[Silent]:
@@ -61,6 +63,23 @@ def test_a_short_burst_now_and_then_does_not_hide_that_a_gpu_is_idle() -> None:
     assert "was idle in 90% of the last 10 min" in found.text
     assert kinds(bursts(9, 60)) == []
     assert kinds(bursts(6, 60), cpu_used=4.0) == [Silent.STARVED]  # it waits for its data
+
+
+def start_then(idle_s: int, seen: dict[str, list[TelemetryPoint]]) -> dict[str, Any]:
+    """The last ten minutes of a run that was idle for *idle_s* before *seen*."""
+    return {"GPU-0": [*points(idle_s, 0.0)["GPU-0"], *seen["GPU-0"]][-600:]}
+
+
+def test_a_run_that_is_slow_to_start_is_not_called_unused() -> None:
+    slow = start_then(280, points(20, 1.0))["GPU-0"]
+    assert kinds({"GPU-0": slow}) == []
+    assert kinds({"GPU-0": [*points(4, 1.0)["GPU-0"], *slow]}) == []  # which tried its GPU first
+    worked = {"GPU-0": bursts(9, 60)["GPU-0"][:310]}
+    assert kinds(start_then(290, worked)) == []  # idle in nine of ten seconds, with its start
+    assert kinds(start_then(290, bursts(9, 60))) == []
+    assert kinds(start_then(290, bursts(6, 60))) == [Silent.GPU_UNUSED]
+    seldom = start_then(580, points(20, 1.0))  # that was no start
+    assert kinds(seldom) == [Silent.GPU_UNUSED]
 
 
 def test_nothing_is_said_too_early_or_without_knowing() -> None:
