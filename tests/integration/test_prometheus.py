@@ -57,7 +57,7 @@ def test_a_lost_gpu_raises_its_alert_and_only_it(prometheus: httpx.Client) -> No
     assert query(prometheus, "up")[0]["value"][1] == "1"
     groups = prometheus.get("/api/v1/rules").json()["data"]["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
-    assert len(rules) == 9
+    assert len(rules) == 10
     assert {rule["health"] for rule in rules} == {"ok"}
 
 

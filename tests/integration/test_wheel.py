@@ -11,7 +11,7 @@ from tests.support import wheel as wheels
 from tests.support.site import free_port, processes_of, sleeper, wait_for
 
 ROOT = wheels.ROOT
-PSIJ = "psij-descriptors"
+FOLDERS = ("psij-descriptors", "hydra_plugins")
 CARRIED = ("flows", "blocks", "deployments", "samples")
 
 
@@ -20,19 +20,19 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheels.build(tmp_path_factory.mktemp("wheel"))
 
 
-def test_it_installs_one_name_and_the_folder_by_which_psij_finds_it(wheel: Path) -> None:
+def test_it_installs_one_name_and_the_folders_by_which_psij_and_hydra_find_it(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in wheels.files(wheel)}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"headway", PSIJ}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"headway", *FOLDERS}
 
 
 def test_it_carries_what_lies_beside_the_package_in_a_clone(wheel: Path) -> None:
     there = wheels.files(wheel)
     tracked = subprocess.run(
-        ["git", "ls-files", "-z", "headway", PSIJ, *CARRIED],
+        ["git", "ls-files", "-z", "headway", *FOLDERS, *CARRIED],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.split("\0")  # fmt: skip
     for path in filter(None, tracked):
-        home = "" if path.startswith(("headway/", f"{PSIJ}/")) else "headway/_project/"
+        home = "" if path.split("/")[0] in {"headway", *FOLDERS} else "headway/_project/"
         assert there.pop(home + path) == (ROOT / path).read_bytes(), path
     assert all(".dist-info/" in name for name in there), "what git does not have"
 
