@@ -137,6 +137,12 @@ class TelemetryRow(SQLModel, table=True):
     pcie_tx_bytes_per_s: float | None = None
     nvlink_rx_bytes_per_s: float | None = None
     nvlink_tx_bytes_per_s: float | None = None
+    sm_frac: float | None = None
+    tensor_frac: float | None = None
+    bandwidth_frac: float | None = None
+    clock_frac: float | None = None
+    power_limited_frac: float | None = None
+    heat_limited_frac: float | None = None
     run_bytes: dict[str, int] = plain(has_empty=True, nullable=False)
 
 

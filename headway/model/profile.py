@@ -58,6 +58,21 @@ class GpuKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class Activity:
+    """What the parts of a run's GPUs did, whoever used them; each None where it is not told.
+
+    See `GpuReading`. Means over its GPUs and the time that was looked at.
+    """
+
+    sm_frac: float | None = None
+    tensor_frac: float | None = None
+    bandwidth_frac: float | None = None
+    clock_frac: float | None = None
+    power_limited_frac: float | None = None
+    heat_limited_frac: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A profile of one run, or of a part of it."""
 
@@ -71,6 +86,7 @@ class Profile:
     """Time of all kernels, summed; more than the window where they ran side by side."""
     busy_frac: float | None = None
     """Share of the window in which a kernel ran, where NVML tells."""
+    activity: Activity = Activity()
     notes: tuple[str, ...] = ()
     """What must be known to read it: why there is no nsys, a link below its best."""
     report: str = ""

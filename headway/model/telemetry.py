@@ -27,5 +27,13 @@ class TelemetryPoint:
     pcie_tx_bytes_per_s: float | None = None
     nvlink_rx_bytes_per_s: float | None = None
     nvlink_tx_bytes_per_s: float | None = None
+    sm_frac: float | None = None
+    tensor_frac: float | None = None
+    bandwidth_frac: float | None = None
+    clock_frac: float | None = None
+    power_limited_frac: float | None = None
+    """Share of the time in which its clocks were held down for power."""
+    heat_limited_frac: float | None = None
+    """The same for heat."""
     run_bytes: Mapping[str, int] = field(default_factory=dict)
     """GPU memory by the run whose processes hold it; the highest of the period."""

@@ -81,10 +81,9 @@ def from_counters(
         why: Why nsys has no part in it, as a sentence.
     """
     by_uuid = {each.uuid: each for each in links}
-    copies, busy, window_s = [], [], 0.0
+    copies, window_s = [], 0.0
     for gpu, points in series.items():
         window_s = max(window_s, sum(point.period_s for point in points))
-        busy += [(p.busy_frac, p.period_s) for p in points if p.busy_frac is not None]
         own = [by_uuid[gpu]] if gpu in by_uuid else []
         for direction, over, rate_of in _RATES:
             seen = [(rate, p.period_s) for p in points if (rate := rate_of(p)) is not None]
@@ -104,13 +103,8 @@ def from_counters(
     if not copies:
         nothing = "no PCIe or NVLink traffic of its GPUs was read in this time"
         notes[1:] = [nothing if series else "the run held no GPU, whose copies could be counted"]
-    observed_s = sum(period_s for _, period_s in busy)
     return Profile(
-        ProfileSource.NVML,
-        window_s,
-        copies=tuple(copies),
-        busy_frac=sum(f * period_s for f, period_s in busy) / observed_s if observed_s else None,
-        notes=(*notes, *link_notes(links)),
+        ProfileSource.NVML, window_s, copies=tuple(copies), notes=(*notes, *link_notes(links))
     )
 
 

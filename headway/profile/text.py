@@ -1,8 +1,10 @@
 """How a profile is shown: lines for people, plain data with documented keys for machines."""
 
+from dataclasses import asdict
 from typing import Any
 
 from headway.model.profile import Copies, GpuKernel, Profile
+from headway.profile.activity import activity_text, clocks_text
 from headway.units import format_duration, format_size
 
 
@@ -46,14 +48,16 @@ def _kernel_text(kernel: GpuKernel, profile: Profile) -> str:
 
 
 def summary(profile: Profile) -> str:
-    """One line: who counted, for how long, how busy the GPU was."""
+    """One line: who counted, for how long, what the GPUs did, and what that means."""
     over = f" over {format_duration(profile.window_s)}" if profile.window_s else ""
     parts = [f"{profile.source.value}{over}"]
     if profile.kernels_s is not None and profile.window_s:
         parts.append(f"kernels {_short(profile.kernels_s)}")
-    if profile.busy_frac is not None:
+    activity = activity_text(profile)
+    if profile.busy_frac is not None and not activity:
         parts.append(f"kernels ran {profile.busy_frac * 100:.0f} % of the time")
-    return ", ".join(parts)
+    counted = ", ".join(parts)
+    return "; ".join(filter(None, (counted, activity, clocks_text(profile.activity))))
 
 
 def profile_view(profile: Profile) -> dict[str, Any]:
@@ -83,6 +87,7 @@ def profile_view(profile: Profile) -> dict[str, Any]:
         ],
         "kernels_s": profile.kernels_s,
         "busy_frac": profile.busy_frac,
+        "activity": asdict(profile.activity),
         "notes": list(profile.notes),
         "report": profile.report or None,
         "text": summary(profile),

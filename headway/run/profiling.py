@@ -17,6 +17,7 @@ from headway.model.link import GpuLinks
 from headway.model.profile import Profile
 from headway.model.run import RunState
 from headway.model.telemetry import TelemetryPoint
+from headway.profile.activity import with_activity
 from headway.profile.report import from_counters, read_report
 from headway.profile.wrap import wrapper
 from headway.runtime.port import BindMount
@@ -65,10 +66,11 @@ def summarise(site: Site, run_id: str, attempt: int, runtime_s: float) -> Profil
     try:
         gpus = _gpus(site, run_id)
         links = _links(site, gpus)
+        series = _series(site, site.settings.node, gpus, runtime_s)
         profile = _of_report(site, run_id, attempt, links)
         if isinstance(profile, str):
-            series = _series(site, site.settings.node, gpus, runtime_s)
             profile = from_counters(series, links, profile)
+        profile = with_activity(profile, series)
         replace_file(_kept_at(site, run_id), json.dumps(to_json(profile)))
     except (HeadwayError, OSError) as error:
         log.warning("run %s has no profile: %s", run_id, error)
@@ -105,7 +107,8 @@ def profile_of(site: Site, record: RunRecord, window_s: float) -> Profile:
         why = "nsys writes its report when the program has ended"
     if not links and gpus:
         why += f". What its links carry is known only on node {record.node}"
-    return from_counters(_series(site, record.node, gpus, window_s), links, why)
+    series = _series(site, record.node, gpus, window_s)
+    return with_activity(from_counters(series, links, why), series)
 
 
 def _name(attempt: int) -> str:

@@ -1,4 +1,4 @@
-"""One GPU as NVML shows it. This file and gpu.py beside it are the only home of pynvml.
+"""One GPU as NVML shows it. This file, gpu.py and activity.py are the only home of pynvml.
 
 Of a GPU that is divided by MIG, the slices are the GPUs: each has a uuid and
 memory of its own, and a container is given a slice by that uuid.
@@ -15,6 +15,7 @@ import pynvml
 from headway.model.gpu_health import GpuHealth
 from headway.model.link import GpuLinks, NvLink, Pcie
 from headway.model.node import Gpu, GpuProcess, GpuReading
+from headway.telemetry.activity import Activity, Gpm, limits_of
 from headway.telemetry.errors import NvmlUnavailable
 from headway.units import KIB
 
@@ -60,6 +61,10 @@ class Device:
     """False for all but one slice of a GPU, and where it does not offer them."""
     _events: Any = None
     _traffic: _Traffic | None = None
+    _gpm: Gpm = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._gpm = Gpm(self.handle)
 
     def _offered(self, read: Callable[..., T], *args: object) -> T | None:
         return _offered(lambda: read(self.handle, *args))
@@ -81,6 +86,12 @@ class Device:
         rx = self._offered(pcie, pynvml.NVML_PCIE_UTIL_RX_BYTES)
         tx = self._offered(pcie, pynvml.NVML_PCIE_UTIL_TX_BYTES)
         nvlink_rx, nvlink_tx = self._nvlink_rates(now_s)
+        # What only a profile tells of takes no reading with it where it fails.
+        activity = _told(lambda: self._gpm.read(now_s)) or Activity()
+        clock = self._told(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM)
+        highest = self._told(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
+        reasons = self._told(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+        by_power, by_heat = (None, None) if reasons is None else limits_of(reasons)
         return GpuReading(
             uuid=gpu.uuid,
             index=gpu.index,
@@ -97,6 +108,10 @@ class Device:
             pcie_tx_bytes_per_s=None if tx is None else float(tx * KIB),
             nvlink_rx_bytes_per_s=nvlink_rx,
             nvlink_tx_bytes_per_s=nvlink_tx,
+            **activity._asdict(),
+            clock_frac=clock / highest if clock is not None and highest else None,
+            power_limited_frac=by_power,
+            heat_limited_frac=by_heat,
             processes=self._offered(_processes) or (),
         )
 
@@ -165,6 +180,8 @@ class Device:
             with suppress(pynvml.NVMLError):
                 self._read_xids(note_xid)
         self._free_events()
+        with suppress(pynvml.NVMLError):
+            self._gpm.close()
 
     def _free_events(self) -> None:
         events, self._events = self._events, None

@@ -12,6 +12,12 @@ _OF_A_GPU = (
     "pcie_tx_bytes_per_s",
     "nvlink_rx_bytes_per_s",
     "nvlink_tx_bytes_per_s",
+    "sm_frac",
+    "tensor_frac",
+    "bandwidth_frac",
+    "clock_frac",
+    "power_limited_frac",
+    "heat_limited_frac",
 )
 """What a reading of a GPU and a point both call so."""
 _MEANS = ("busy_frac", *_OF_A_GPU)

@@ -190,9 +190,31 @@ class TestImitatedGpus(GpuSensorsContract):
                 sensors.health()
             assert {uuid for uuid, _ in sensors.xids()} <= {"GPU-0"}
 
+    def test_what_its_parts_do_is_told_from_the_second_reading_on(self, tmp_path: Path) -> None:
+        gpus = ImitatedGpus(tmp_path, ["GPU-0", "GPU-1"])
+        gpus.set(
+            "GPU-0",
+            {"utilization": {"gpu": 80, "memory": 30}},
+            {"clocks_throttle_reasons": {"gpu_idle": False, "sw_power_cap": True}},
+        )
+        with elsewhere(gpus) as sensors:
+            assert [gpu.sm_frac for gpu in sensors.read()] == [None, None]
+            time.sleep(0.2)
+            busy, idle = sensors.read()
+            # Half of what is utilised are tensors to it, by its own table.
+            assert (busy.sm_frac, busy.tensor_frac, busy.bandwidth_frac) == (0.8, 0.4, 0.3)
+            assert (idle.sm_frac, idle.tensor_frac, idle.bandwidth_frac) == (0.0, 0.0, 0.0)
+            assert [gpu.power_limited_frac for gpu in (busy, idle)] == [1.0, 0.0]
+            gpus.set("GPU-0", LOST)
+            time.sleep(0.2)
+            (left,) = sensors.read()
+            assert left.sm_frac == 0.0
+
     def test_what_is_offered_is_read(self, rig: GpuRig) -> None:
         (gpu, _), (links, _) = rig.sensors.read(), rig.sensors.links()
         assert (gpu.utilisation_frac, gpu.temperature_c, gpu.power_w) == (0.0, 34, 95.0)
+        assert gpu.clock_frac == 345 / 1980
+        assert gpu.power_limited_frac == gpu.heat_limited_frac == 0.0  # it is idle, which is none
         assert links.pcie == links.pcie_at_most == Pcie(5, 16)
         assert links.nvlink is not None
         assert links.nvlink.links == 18

@@ -109,6 +109,55 @@ def test_nvlink_traffic_is_a_difference(stub: StubGpus, make: Make) -> None:
     assert gpus.read()[0].nvlink_rx_bytes_per_s is None  # the counters were reset
 
 
+def test_activity_is_of_the_time_between_two_readings(stub: StubGpus, make: Make) -> None:
+    clock = HandClock()
+    gpus = make(clock=clock)
+    stub.set("GPU-a", sm=10, tensor=20, dram=30)
+
+    def activity(at_s: float) -> tuple[float | None, ...]:
+        clock.at_s = at_s
+        (gpu,) = gpus.read()
+        return gpu.sm_frac, gpu.tensor_frac, gpu.bandwidth_frac
+
+    nothing = (None, None, None)
+    assert activity(0.0) == nothing
+    stub.set("GPU-a", sm=70, tensor=4, dram=-1)
+    assert activity(1.0) == (0.7, 0.04, None)  # a metric that this GPU lacks is not 0
+    assert activity(1.05) == nothing  # nothing is counted in so little time
+    assert activity(2.0) == (0.7, 0.04, None)
+
+
+def test_a_gpu_without_such_counters_is_read_all_the_same(stub: StubGpus, make: Make) -> None:
+    stub.set("GPU-a", util=50)
+    gpus = make()
+    for _ in range(2):
+        (gpu,) = gpus.read()
+        assert (gpu.utilisation_frac, gpu.sm_frac, gpu.clock_frac) == (0.5, None, None)
+        assert gpu.power_limited_frac is gpu.heat_limited_frac is None
+
+
+@pytest.mark.parametrize(
+    ("reasons", "by_power", "by_heat"),
+    [
+        (0x1, 0.0, 0.0),  # idle
+        (0x4, 1.0, 0.0),  # the power cap
+        (0x80, 1.0, 0.0),  # the power brake
+        (0x20, 0.0, 1.0),  # heat, by software
+        (0x48, 0.0, 1.0),  # heat, by hardware, which says so twice
+        (0x8, 1.0, 0.0),  # the hardware alone: too high a draw
+        (0x44, 1.0, 1.0),
+    ],
+)
+def test_what_holds_the_clocks_down_is_told(
+    stub: StubGpus, make: Make, reasons: int, by_power: float, by_heat: float
+) -> None:
+    stub.set("GPU-a", clock=990, clock_max=1980, clock_limits=reasons)
+    (gpu,) = make().read()
+    assert (gpu.clock_frac, gpu.power_limited_frac, gpu.heat_limited_frac) == (
+        0.5, by_power, by_heat,
+    )  # fmt: skip
+
+
 def test_slices_take_the_place_of_a_divided_gpu(stub: StubGpus, make: Make) -> None:
     parts = tuple(StubGpu(f"MIG-{n}", total=10 * GIB, used=n * GIB, util=-1) for n in range(2))
     stub.add("GPU-b", mig=1, slices=parts)

@@ -9,7 +9,8 @@
  *   gpu / slice                starts a GPU, or a MIG slice of the GPU before it
  *     uuid, name, total, used, reserved, util, temp, power_mw, pcie_rx, pcie_tx,
  *     nvlink_rx, nvlink_tx, pcie_gen, pcie_width, pcie_gen_max, pcie_width_max,
- *     nvlinks, nvlink_version, cpu_mask, mig, error   -1 where the GPU does not offer it
+ *     nvlinks, nvlink_version, cpu_mask, sm, tensor, dram, clock, clock_max,
+ *     clock_limits, mig, error   -1 where the GPU does not offer it
  *     process PID BYTES        BYTES -1 where the driver does not say
  *     xid CODE                 every one since the first; a set gets those of after its registration
  */
@@ -29,7 +30,7 @@ typedef struct {
     char uuid[96], name[96];
     long long total, used, reserved, util, temp, power_mw, pcie_rx, pcie_tx, nvlink_rx, nvlink_tx;
     long long pcie_gen, pcie_width, pcie_gen_max, pcie_width_max, nvlinks, nvlink_version;
-    long long cpu_mask, mig, error;
+    long long cpu_mask, sm, tensor, dram, clock, clock_max, clock_limits, mig, error;
     int parent; /* -1: a GPU; else the GPU this is a slice of */
     unsigned n_processes;
     Process processes[MAX_PROCESSES];
@@ -48,6 +49,7 @@ static void add_gpu(int parent) {
     g->util = g->temp = g->power_mw = g->pcie_rx = g->pcie_tx = g->nvlink_rx = g->nvlink_tx = -1;
     g->pcie_gen = g->pcie_width = g->pcie_gen_max = g->pcie_width_max = -1;
     g->nvlinks = g->nvlink_version = g->cpu_mask = g->mig = -1;
+    g->sm = g->tensor = g->dram = g->clock = g->clock_max = g->clock_limits = -1;
 }
 
 static void set(const char *key, const char *value) {
@@ -74,7 +76,8 @@ static void set(const char *key, const char *value) {
     FIELD(total) FIELD(used) FIELD(reserved) FIELD(util) FIELD(temp) FIELD(power_mw) FIELD(pcie_rx)
     FIELD(pcie_tx) FIELD(nvlink_rx) FIELD(nvlink_tx) FIELD(mig) FIELD(pcie_gen) FIELD(pcie_width)
     FIELD(pcie_gen_max) FIELD(pcie_width_max) FIELD(nvlinks) FIELD(nvlink_version)
-    FIELD(cpu_mask)
+    FIELD(cpu_mask) FIELD(sm) FIELD(tensor) FIELD(dram) FIELD(clock) FIELD(clock_max)
+    FIELD(clock_limits)
 }
 
 static void load(void) {
@@ -193,6 +196,38 @@ int nvmlDeviceGetCpuAffinity(void *h, unsigned n, unsigned long *out) {
     if (g->cpu_mask < 0) return NOT_SUPPORTED;
     memset(out, 0, n * sizeof *out);
     out[0] = (unsigned long)g->cpu_mask;
+    return OK;
+}
+int nvmlDeviceGetClockInfo(void *h, int clock, unsigned *out) { (void)clock; DEVICE(h) GIVE(g->clock); }
+int nvmlDeviceGetMaxClockInfo(void *h, int clock, unsigned *out) { (void)clock; DEVICE(h) GIVE(g->clock_max); }
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *h, unsigned long long *out) {
+    DEVICE(h)
+    if (g->clock_limits < 0) return NOT_SUPPORTED;
+    *out = (unsigned long long)g->clock_limits;
+    return OK;
+}
+
+/* The counters of performance: what a sample has is of the time until it was taken. */
+typedef struct { long long sm, tensor, dram; } Sample;
+typedef struct { unsigned id; int result; double value; char *words[3]; } Metric;
+typedef struct { unsigned version, n; Sample *before, *now; Metric metric[]; } Metrics;
+int nvmlGpmQueryDeviceSupport(void *h, unsigned out[2]) { DEVICE(h) out[1] = g->sm >= 0; return OK; }
+int nvmlGpmSampleAlloc(Sample **sample) { *sample = calloc(1, sizeof **sample); return *sample ? OK : 999; }
+int nvmlGpmSampleFree(Sample *sample) { free(sample); return OK; }
+int nvmlGpmSampleGet(void *h, Sample *sample) {
+    DEVICE(h)
+    if (g->sm < 0) return NOT_SUPPORTED;
+    *sample = (Sample){g->sm, g->tensor, g->dram};
+    return OK;
+}
+int nvmlGpmMetricsGet(Metrics *m) {
+    if (m->version != 1) return 25; /* ARGUMENT_VERSION_MISMATCH */
+    for (unsigned i = 0; i < m->n; i++) {
+        unsigned id = m->metric[i].id;
+        long long v = id == 2 ? m->now->sm : id == 5 ? m->now->tensor : id == 10 ? m->now->dram : -1;
+        m->metric[i].result = v < 0 ? NOT_SUPPORTED : OK;
+        m->metric[i].value = (double)v;
+    }
     return OK;
 }
 int nvmlDeviceGetMigMode(void *h, unsigned *out, unsigned *pending) {

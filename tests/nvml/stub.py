@@ -69,6 +69,15 @@ class StubGpu:
     """NVML's number of it: 6 is version 4.0."""
     cpu_mask: int = -1
     """Of the CPUs that are nearest, bit by bit."""
+    sm: int = -1
+    """Activity of its multiprocessors, tensor cores and memory, percent; -1: it has no GPM."""
+    tensor: int = -1
+    dram: int = -1
+    clock: int = -1
+    """MHz."""
+    clock_max: int = -1
+    clock_limits: int = -1
+    """nvmlClocksEventReasons."""
     mig: int = 0
     error: int = 0
     """NVML code that every call on this GPU answers; 0 for none."""

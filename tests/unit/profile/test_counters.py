@@ -7,6 +7,7 @@ import pytest
 from headway.model.link import GpuLinks, NvLink, Pcie
 from headway.model.profile import Direction, ProfileSource
 from headway.model.telemetry import TelemetryPoint
+from headway.profile.activity import with_activity
 from headway.profile.report import from_counters
 from headway.profile.text import copies_text, profile_view, summary
 
@@ -26,7 +27,8 @@ def test_what_a_gpu_receives_comes_from_the_host() -> None:
     series = points(
         pcie_rx_bytes_per_s=[8e9, 10e9], pcie_tx_bytes_per_s=[1e9, 1e9], busy_frac=[0.5, 1.0]
     )
-    profile = from_counters({"GPU-a": series}, [LINKS], "there is no nsys")
+    counted = from_counters({"GPU-a": series}, [LINKS], "there is no nsys")
+    profile = with_activity(counted, {"GPU-a": series})
     assert profile.source is ProfileSource.NVML
     assert [copies_text(each) for each in profile.copies] == [
         "HtoD 9.0 of 15.8 GB/s (57 %), 16.8 GiB in 2.0 s, at most 10.0 GB/s",
@@ -63,7 +65,7 @@ def test_points_of_a_minute_count_sixty_times() -> None:
 
 def test_without_any_reading_it_says_so() -> None:
     profile = from_counters({"GPU-a": []}, [], "why")
-    assert (profile.copies, profile.busy_frac) == ((), None)
+    assert profile.copies == ()
     assert profile.notes == ("why", "no PCIe or NVLink traffic of its GPUs was read in this time")
 
 
