@@ -74,6 +74,20 @@ def after_count_of(wanted: Configuration, recent: Sequence[Trace]) -> NormalDist
     return NormalDist(*next_of(logs, _AFTER_SD)) if logs else None
 
 
+def newest_alike(wanted: Configuration, newest: Sequence[Trace]) -> tuple[str, int] | None:
+    """The run of this site, and its attempt, that tells best how *wanted* will go; None for none.
+
+    Of *newest*, newest first, the first that ended well with as many GPUs and nodes and the same
+    batch size.
+    """
+    for trace in newest:
+        run_id, _, attempt = (trace.run_id or "").rpartition("-")
+        its_own = trace.source == "site" and trace.exit == "ok" and attempt.isdecimal()
+        if its_own and _is_alike(from_trace(trace), wanted):
+            return run_id, int(attempt)
+    return None
+
+
 def _is_alike(one: Configuration, other: Configuration, count: Count = "iterations") -> bool:
     names = _ALIKE if count == "iterations" else ("recipe",)
     return all(getattr(one, name) == getattr(other, name) for name in names)

@@ -1,13 +1,18 @@
 """What lies ahead of an attempt, as its job says it and as runs of its recipe have taught it."""
 
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
 from headway.estimate.features import from_job
-from headway.estimate.iterations import after_count_of, count_of
+from headway.estimate.iterations import after_count_of, count_of, newest_alike
+from headway.estimate.remaining.course import Course
 from headway.model.job import TrainingJob
+from headway.model.progress import ProgressPoint
 from headway.progress.options import Totals, totals_of
 from headway.run.here import NodeAttempt
+
+_COURSE_POINTS = 200
 
 
 class Ahead(NamedTuple):
@@ -21,6 +26,8 @@ class Ahead(NamedTuple):
     """The same of how many seconds it goes on when all that it counts first is done."""
     epochs: NormalDist | None = None
     """The same of its epochs."""
+    course: Course | None = None
+    """How the speed of the newest run like it changed on its way."""
 
 
 def ahead_of(attempt: NodeAttempt, gpus: int) -> Ahead:
@@ -28,11 +35,15 @@ def ahead_of(attempt: NodeAttempt, gpus: int) -> Ahead:
     job = attempt.job
     recent = attempt.forecaster.recent(job)
     asked = from_job(job, gpus=gpus, nodes=job.nodes, dataset_bytes=attempt.dataset_bytes)
+    points: Sequence[ProgressPoint] = ()
+    if (newest := newest_alike(asked, recent)) is not None:
+        points = attempt.site.ledger.progress.thinned(*newest, _COURSE_POINTS)
     return Ahead(
         totals_of_job(job),
         count_of(asked, recent),
         after_count_of(asked, recent),
         count_of(asked, recent, "epochs"),
+        Course.of(points),
     )
 
 

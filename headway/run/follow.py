@@ -203,6 +203,7 @@ class Follower:
             self._written(),
             self.ahead.iterations,
             self.ahead.epochs,
+            self.ahead.course,
             _offset=self.log_from,
         )
         self._gpu_use = GpuUse() if self.gpus is not None else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from statistics import NormalDist
 
 from headway.clock import Clock
+from headway.estimate.remaining.course import Course
 from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.ledger.series import MAX_POINTS
 from headway.model.progress import ProgressPoint
@@ -55,6 +56,8 @@ class LogProgress:
     """Of the logarithm of its iterations, by runs like it; None where these do not tell."""
     _usual_epochs: NormalDist | None = None
     """The same of its epochs."""
+    _course: Course | None = None
+    """How the speed of a run like it changed; None where it did not, or that is not known."""
     phase: str = ""
     """What it does before its program starts; empty once that runs."""
     point: ProgressPoint | None = None
@@ -143,6 +146,7 @@ class LogProgress:
         if self._does_log_count():
             if self._units != self._parser.units:
                 self._units = self._parser.units
+                self._course = None  # whose units are others
                 self._remaining.count_what_follows()
             self._add(points)
             self._tell(points)
@@ -169,6 +173,8 @@ class LogProgress:
     def _tell(self, points: Sequence[ProgressPoint]) -> None:
         for point in points:
             done = point.iteration if point.iteration is not None else point.epoch
+            count = "epochs" if point.iteration is None else "iterations"
+            course = self._course
             if done is not None:
                 self._remaining.update(
                     point.t_s,
@@ -177,6 +183,7 @@ class LogProgress:
                     epoch=None if point.iteration is None else point.epoch,
                     usual=None if self._parser.is_part else self._usual_of(point),
                     took_s=point.epoch_took_s,
+                    course=course if course is not None and course.count == count else None,
                 )
 
     def _usual_of(self, point: ProgressPoint) -> NormalDist | None:

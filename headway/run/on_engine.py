@@ -197,6 +197,7 @@ class EngineLog:
             WrittenProgress(attempt.written_folders, site.clock, self._began, *totals[:2]),
             ahead.iterations,
             ahead.epochs,
+            ahead.course,
         )
         self._snapshot_due = NowAndThen(site.clock, _SNAPSHOT_EVERY_S)
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from headway.estimate.remaining.course import Course
 from headway.estimate.remaining.history import History, Intervals
 from headway.estimate.remaining.level import (
     QUANTILE_80,
@@ -43,6 +44,8 @@ MOST_SD = 4.5
 FREEDOM = 4.0
 """Degrees of freedom of laws that a few runs have taught; `next_of` has three and more."""
 _T_80 = float(stdtrit(FREEDOM, 0.9))
+COURSE_SD = 0.15
+"""Standard deviation of the log of what is left where an earlier run tells how speeds change."""
 OUTLASTED = 0.02
 """Of a run that has lasted longer than all but so many of those like it nothing is known."""
 STALL_UNITS = 10.0
@@ -97,6 +100,8 @@ class RemainingTime:
         self._usual: NormalDist | None = None
         self._after = after
         self._begin_s = 0.0
+        self._course: Course | None = None
+        self._done = 0.0
 
     def begin(self, t_s: float) -> None:
         """Its program begins at *t_s*: what was before is no part of its time.
@@ -115,6 +120,7 @@ class RemainingTime:
         epoch: float | None = None,
         usual: NormalDist | None = None,
         took_s: float | None = None,
+        course: Course | None = None,
     ) -> None:
         """Take in that *done* of *total* units were done at *t_s*.
 
@@ -129,7 +135,12 @@ class RemainingTime:
             usual: Of the logarithm of the units that runs like it had in all; it counts where
                 no total is known, or only the most.
             took_s: Seconds that the newest unit took, as its program says itself.
+            course: How runs like it change their speed; the same each time.
         """
+        self._course, self._done = course, done
+        if course is not None:
+            done, total = course.weighed(done), total and course.weighed(total)
+            usual, took_s = usual and course.law(usual), None
         self._usual = usual
         if done < 0.5 * self._history.done:
             self._after = None  # this is what comes after
@@ -155,6 +166,8 @@ class RemainingTime:
         seen = without_report_at_begin(self._history.intervals())
         settled = seen.since(startup_entries(seen))
         took_s = float(settled.units @ settled.unit_s)
+        if self._course is not None:
+            took_s *= self._course.weight(self._done)
         return float(settled.units.sum()) / took_s if took_s > 0.0 else None
 
     def at(self, t_s: float) -> RemainingEstimate:
@@ -175,6 +188,9 @@ class RemainingTime:
         if history.before_first_epoch_end:
             speed = speed.before_an_end()
         speed = replace(speed, sd=math.hypot(speed.sd, history.doubt / QUANTILE_80))
+        if self._course is not None:
+            sd, down = (math.hypot(each, COURSE_SD) for each in (speed.sd, speed.down))
+            speed = replace(speed, sd=sd, down=down)
         speed = speed.for_units(rest._replace(low=rest.low or rest.median))
         remaining_s, up, down = self._blend(speed, left, total, after)
         # The unit, or pause, that is under way has used up part of its time already.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headway.estimate.features import Configuration
-from headway.estimate.iterations import after_count_of, count_of
+from headway.estimate.iterations import after_count_of, count_of, newest_alike
 from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.estimate.spread import Z80
 from headway.model.trace import AFTER, EPOCHS_DONE, Trace
@@ -133,3 +133,16 @@ def test_how_long_runs_go_on_when_their_count_is_over_is_learnt_from_those_that_
     assert after_count_of(wanted(), runs[3:]).mean < 0.0
     assert after_count_of(wanted(), [ran(1, 100, {})]) is None
     assert after_count_of(replace(wanted(), recipe="another"), runs) is None
+
+
+def test_the_run_before_is_the_newest_of_this_site_that_ended_well() -> None:
+    runs = [
+        ran(5, 100, {}, run_id="e-1", exit="failed"),
+        ran(4, 100, {}, run_id="other:7", source="lab2"),
+        ran(4, 100, {}, run_id="d-1", source="lab2"),
+        ran(3, 100, {}, run_id="5c-9f-2"),
+        ran(2, 100, {}, run_id="b-1"),
+    ]
+    asked = replace(wanted(), gpus=1)
+    assert newest_alike(asked, runs) == ("5c-9f", 2)
+    assert newest_alike(replace(asked, gpus=2), runs) is None

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import NormalDist
 
 import pytest
 
 from headway.errors import LeaseLost, LedgerUnreachable
+from headway.estimate.remaining.course import Course
 from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.ledger.series import MAX_POINTS
 from headway.model.container_policy import ContainerPolicy
@@ -480,11 +481,15 @@ def test_folds_of_nearly_the_same_length_count_the_same() -> None:
     assert progress._parser.units == 1
 
 
-def test_what_counts_something_else_has_a_speed_of_its_own() -> None:
+UNEVEN = [ProgressPoint(t_s, n) for n, t_s in enumerate([*range(40), *range(50, 650, 10)], start=1)]
+
+
+@pytest.mark.parametrize("course", [None, Course.of(UNEVEN)])
+def test_what_counts_something_else_has_a_speed_of_its_own(course: Course | None) -> None:
     log, seen, remaining = bytearray(), [], RemainingTime()
     progress = LogProgress(
         lambda offset, _: LogChunk(bytes(log[offset:]), len(log), 0),
-        FakeClock(), LogParser(), remaining, Redactor([]), lambda *_: None,
+        FakeClock(), LogParser(), remaining, Redactor([]), lambda *_: None, _course=course,
     )  # fmt: skip
     bars = [("train", done, 2000, 0.01) for done in range(0, 2001, 100)]
     bars += [("explain", done, 60, 5.0) for done in range(21)]
@@ -502,6 +507,21 @@ def test_what_counts_something_else_has_a_speed_of_its_own() -> None:
         seen.append(remaining.per_s)
     assert seen[20] == pytest.approx(100.0, rel=0.2)
     assert seen[-1] == pytest.approx(0.2, rel=0.2)
+
+
+def test_a_run_like_one_before_changes_its_speed_as_that_did() -> None:
+    took_s = [0.1] * 40 + [1.0] * 60
+    before = list(accumulate(took_s, initial=2.0))[1:]
+    course = Course.of([ProgressPoint(t_s, n, total=100) for n, t_s in enumerate(before, start=1)])
+    log, remaining = bytearray(), RemainingTime()
+    progress = LogProgress(
+        lambda offset, _: LogChunk(bytes(log[offset:]), len(log), 0),
+        FakeClock(), LogParser(), remaining, Redactor([]), lambda *_: None, _course=course,
+    )  # fmt: skip
+    for done in range(1, 31):
+        log += f"step {done}/100: loss 0.5\n".encode()
+        progress.read(before[done - 1])
+    assert remaining.at(before[29]).remaining_s == pytest.approx(61.0, rel=0.1)
 
 
 def test_a_clock_that_jumps_ten_days_ends_nothing() -> None:

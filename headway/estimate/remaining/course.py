@@ -1,0 +1,91 @@
+"""How a run's speed changes on its way, as an earlier run of its recipe has shown.
+
+Some programs are many times slower once they have collected enough to learn from, or later in a
+curriculum; neither their log nor their time so far tells it. Such a run's units are weighed by the
+time that they took the earlier one: counted so, its speed is even.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+from statistics import NormalDist
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.estimate.options import Count
+from headway.model.progress import ProgressPoint
+
+LEAST_POINTS = 8
+"""Fewer do not tell a change of speed from one slow unit."""
+UNEVEN = 2.0
+"""One half of the units takes at least so many times as long as the other; less may be noise."""
+_LAST_FRAC = 0.25
+"""Beyond the earlier run's end the speed of that last part of its units goes on …"""
+_FAR = 1e6
+"""… for so many times its units."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Course:
+    """Units weighed by the time that they took; on average one weighs 1."""
+
+    count: Count
+    """What the units are."""
+    _done: npt.NDArray[np.float64]
+    _weighed: npt.NDArray[np.float64]
+    """All that was done at `_done`, so weighed; both begin with 0 and rise."""
+
+    @classmethod
+    def of(cls, points: Sequence[ProgressPoint]) -> Self | None:
+        """The course of a run by *points*, in order; None where it was even or they do not tell.
+
+        They do not where it began again, or changed what it counts.
+        """
+        count: Count = "iterations" if points and points[-1].iteration is not None else "epochs"
+        told = [
+            (each.t_s, float(done))
+            for each in points
+            if (done := each.iteration if count == "iterations" else each.epoch) is not None
+        ]
+        t_s, done = np.array(told).reshape(-1, 2).T
+        new = np.diff(done, prepend=-np.inf) > 0.0
+        totals = {each.total for each in points if each.total}
+        if (np.diff(done) < 0.0).any() or len(totals) > 1:
+            return None
+        t_s, done = t_s[new], done[new]
+        if len(done) < LEAST_POINTS or done[0] < 0.0 or t_s[-1] <= t_s[0]:
+            return None
+        # What came before the first report is not known: its units count as those right after it.
+        first_s = (t_s[1] - t_s[0]) / (done[1] - done[0]) * done[0]
+        took_s = np.append(0.0, t_s - t_s[0] + first_s)
+        done = np.append(0.0, done)
+        first_half_s = float(np.interp(done[-1] / 2.0, done, took_s))
+        if 1.0 / UNEVEN < first_half_s / (took_s[-1] - first_half_s) < UNEVEN:
+            return None
+        # No unit weighs nothing: what is done would not count.
+        weighed = 0.99 * took_s * (done[-1] / took_s[-1]) + 0.01 * done
+        since = (1.0 - _LAST_FRAC) * done[-1]
+        last = (weighed[-1] - np.interp(since, done, weighed)) / (done[-1] - since)
+        far = _FAR * done[-1]
+        return cls(
+            count, np.append(done, done[-1] + far), np.append(weighed, weighed[-1] + last * far)
+        )
+
+    def weighed(self, done: float) -> float:
+        """All that was done once *done* units were, weighed."""
+        return float(np.interp(done, self._done, self._weighed))
+
+    def weight(self, done: float) -> float:
+        """Of the unit that comes after *done*."""
+        at = min(int(np.searchsorted(self._done, done, side="right")), len(self._done) - 1)
+        (from_, to), (before, after) = self._done[at - 1 : at + 1], self._weighed[at - 1 : at + 1]
+        return float((after - before) / (to - from_))
+
+    def law(self, of: NormalDist) -> NormalDist:
+        """Of the logarithm of how much there is in all, weighed, by that *of* its units."""
+        low, mid, high = (
+            log(max(self.weighed(exp(of.mean + each * of.stdev)), 1e-9)) for each in (-1, 0, 1)
+        )
+        return NormalDist(mid, (high - low) / 2.0)
