@@ -44,12 +44,10 @@ class Course:
         They do not where it began again, or changed what it counts.
         """
         count: Count = "iterations" if points and points[-1].iteration is not None else "epochs"
-        told = [
-            (each.t_s, float(done))
-            for each in points
-            if (done := each.iteration if count == "iterations" else each.epoch) is not None
-        ]
-        t_s, done = np.array(told).reshape(-1, 2).T
+        counted = [each.iteration if count == "iterations" else each.epoch for each in points]
+        told = [at for at, each in enumerate(counted) if each is not None]
+        t_s = np.array([points[at].t_s for at in told], dtype=np.float64)
+        done = np.array([counted[at] for at in told], dtype=np.float64)
         new = np.diff(done, prepend=-np.inf) > 0.0
         totals = {each.total for each in points if each.total}
         if (np.diff(done) < 0.0).any() or len(totals) > 1:
