@@ -62,6 +62,10 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(re.findall(r"[a-z0-9]+", name.lower()))
 
 
+WITHOUT_NVLINK = 100
+"""Added to the distance of two GPUs that no NVLink joins: above all of NVML's levels."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """One GPU as the node offers it."""
@@ -76,6 +80,10 @@ class Gpu:
     """Physical memory."""
     reserve_bytes: int = 0
     """Held back for CUDA contexts and for what runs outside headway."""
+    distances: Mapping[str, int] = field(default_factory=dict)
+    """By uuid, how far the node's other GPUs are: NVML's level of what is above both, from 0 (one
+    board) over 40 (one NUMA node) to 50, and `WITHOUT_NVLINK`. Those of which nothing is told are
+    left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from headway.model.lease import Admit, Demand, GpuGrant, Refuse, Resource, Sharing, Wait
 from headway.model.node import Gpu, Node, NodeState, PortUse, is_of_type
+from headway.policy.closeness import choose
 from headway.policy.fit import Ask, Headroom, WaitingRun
 from headway.policy.headroom import closed_reason
 from headway.policy.settings import PolicySettings, Share, TeamSettings
@@ -26,16 +27,15 @@ def judge(demand: Demand, headroom: Headroom) -> Admit | Wait:
         headroom: What may still be promised. The reserve is already taken off.
 
     Returns:
-        `Admit` with the GPUs chosen, those with the least memory left first; or
-        `Wait` naming the first scarce resource. Never raises: scarcity is an
-        answer, not an error.
+        `Admit` with the GPUs that `closeness.choose` takes; or `Wait` naming the first
+        scarce resource. Never raises: scarcity is an answer, not an error.
     """
     settings = PolicySettings(utilisation_limit=headroom.utilisation_limit)
     run: Ask = WaitingRun.of("", demand, _ANY_TIME, settings=settings)
     for short in headroom.shortfalls(run):
         return wait_for(short, run, [headroom])
-    fitting = [(gpu.free_bytes, at) for at, gpu in headroom.suitable(run) if gpu.fits_now(run.gpu)]
-    return admit(demand, headroom, (at for _, at in sorted(fitting)[: demand.gpus]))
+    fitting = [(at, gpu) for at, gpu in headroom.suitable(run) if gpu.fits_now(run.gpu)]
+    return admit(demand, headroom, choose(fitting, demand.gpus))
 
 
 def admit(demand: Demand, headroom: Headroom, gpus: Iterable[int]) -> Admit:

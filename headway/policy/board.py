@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headway.model.lease import Lease
+from headway.policy.closeness import choose
 from headway.policy.fit import Ask, Headroom
 from headway.policy.room import Occupant, Reservation
 
@@ -155,19 +156,21 @@ def _choose(
     if ask.gpus == 0:
         return (node.host.free_bytes,), ()
     need = ask.gpu
-    fitting: list[tuple[bool, int, int]] = []
-    for at, room in node.suitable(ask):
-        if room.fits_now(need) and (not room.reservations or room.fits_during(need, now_s, end_s)):
-            fitting.append((not room.occupants, room.free_bytes, at))
+    fitting = [
+        (at, room)
+        for at, room in node.suitable(ask)
+        if room.fits_now(need) and (not room.reservations or room.fits_during(need, now_s, end_s))
+    ]
     if len(fitting) < ask.gpus:
         return None
-    fitting.sort()
-    chosen = fitting[: ask.gpus]
-    alone, free_bytes, _ = chosen[-1]
+    chosen = choose(fitting, ask.gpus)
+    alone, free_bytes = max(
+        (not node.gpus[at].occupants, node.gpus[at].free_bytes) for at in chosen
+    )
     score: tuple[float, ...] = (0, free_bytes)
     if alone:
         score = (1, free_bytes, sum(not room.occupants for room in node.gpus))
-    return score, tuple(sorted(at for _, _, at in chosen))
+    return score, tuple(sorted(chosen))
 
 
 def _free_during(node: Headroom, ask: Ask, start_s: float) -> tuple[int, ...] | None:

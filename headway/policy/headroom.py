@@ -229,6 +229,7 @@ def _gpu_room(
         index=gpu.index,
         product=gpu.name,
         uuid=gpu.uuid,
+        distances=gpu.distances,
     )
 
 

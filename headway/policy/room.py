@@ -8,6 +8,7 @@ is promised to reservations. Times are seconds on any one clock; the callers agr
 
 import math
 from bisect import insort
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -75,6 +76,8 @@ class Room:
     """A GPU's product name."""
     uuid: str = ""
     """A GPU's."""
+    distances: Mapping[str, int] = field(default_factory=dict)
+    """A GPU's, see `Gpu`."""
     is_gpu: bool = True
     """Who is in it slows the others there."""
 

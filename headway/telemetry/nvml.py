@@ -7,14 +7,14 @@ memory of its own, and a container is given a slice by that uuid.
 import ctypes
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 import pynvml
 
 from headway.model.gpu_health import GpuHealth
 from headway.model.link import GpuLinks, NvLink, Pcie
-from headway.model.node import Gpu, GpuProcess, GpuReading
+from headway.model.node import WITHOUT_NVLINK, Gpu, GpuProcess, GpuReading
 from headway.telemetry.activity import Activity, Gpm, limits_of
 from headway.telemetry.errors import NvmlUnavailable
 from headway.units import KIB
@@ -267,7 +267,30 @@ def find() -> Found:
             if error.value not in LOST:
                 raise
             found.lost[index] = words(error)
+    for one in found.devices:
+        far = {
+            other.gpu.uuid: _distance(one.board, other.board)
+            for other in found.devices
+            if other is not one
+        }
+        known = {uuid: distance for uuid, distance in far.items() if distance is not None}
+        one.gpu = replace(one.gpu, distances=known)
     return found
+
+
+def _distance(one: Any, other: Any) -> int | None:
+    """See `Gpu.distances`."""
+    if _address(one) == _address(other):
+        return 0
+    try:
+        level: int = pynvml.nvmlDeviceGetTopologyCommonAncestor(one, other)
+    except pynvml.NVMLError:  # one that is lost meanwhile is told by its reading
+        return None
+    try:
+        nvlink = pynvml.nvmlDeviceGetP2PStatus(one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    except pynvml.NVMLError:
+        return level + WITHOUT_NVLINK
+    return level if nvlink == pynvml.NVML_P2P_STATUS_OK else level + WITHOUT_NVLINK
 
 
 def _slices(handle: Any) -> list[Any]:

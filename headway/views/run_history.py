@@ -8,6 +8,7 @@ from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
 from headway.model.kept_code import KeptCode
 from headway.model.lease import Lease
+from headway.model.node import Gpu
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Step
@@ -49,6 +50,8 @@ class RunHistory:
     """How its data sets came to the nodes of its attempts."""
     code: KeptCode | None = None
     """The folder that it brought along."""
+    gpus: Sequence[Gpu] = ()
+    """Those of the node of its newest attempt."""
 
 
 def history_of(site: Site, record: RunRecord) -> RunHistory:
@@ -58,6 +61,7 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
     points = ledger.progress.thinned(run_id, record.attempt, 1)
     code_id = record.job.get("code")
     ranks = ledger.runs.ranks(run_id, record.attempt)
+    node = ledger.nodes.get(record.node) if record.node is not None else None
     return RunHistory(
         record,
         attempts=ledger.attempts.of_run(run_id),
@@ -74,6 +78,7 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
         profile=kept(site, run_id),
         stagings=ledger.staged.of_run(run_id),
         code=ledger.code.get(record.team, str(code_id)) if code_id else None,
+        gpus=node.node.capacity.gpus if node is not None else (),
     )
 
 

@@ -20,6 +20,7 @@ from headway.model.run import Exit, ExitKind, Measurement, Prediction, Step
 from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
 from headway.model.staged import Staging
+from headway.policy.closeness import closeness
 from headway.profile.text import profile_view
 from headway.units import format_duration, format_size
 from headway.views.run_document import comparison, size_of
@@ -179,7 +180,7 @@ def _attempt(
     yield "waited", _waited(attempt, since)
     for lease in history.leases:
         if lease.attempt == attempt.attempt:
-            yield "granted", _granted(lease)
+            yield "granted", _granted(history, lease)
             if grown := grown_text(history.record, lease):
                 yield "memory", grown
     if (size := size_of(attempt, history.record)) is not None:
@@ -209,12 +210,16 @@ def _waited(attempt: AttemptRecord, since: datetime) -> str:
     return f"{took} for {attempt.resource.replace('_', ' ')}: it {_plain(attempt.reason)}"
 
 
-def _granted(lease: Lease) -> str:
+def _granted(history: RunHistory, lease: Lease) -> str:
+    held = {grant.uuid for grant in lease.gpus}
+    gpus = [gpu for gpu in history.gpus if gpu.uuid in held]
     parts = [
         f"{format_size(lease.host_memory_bytes)} of host memory",
         f"{lease.cpus:g} CPUs",
     ]
     parts += [f"{format_size(g.memory_bytes)} of {g.uuid} ({g.sharing})" for g in lease.gpus]
+    if len(gpus) == len(held) and (together := closeness(gpus)):
+        parts[-1] += f", these {together}"
     parts += [f"{lease.ports_text} of the node"] if lease.ports else []
     return f"lease {lease.lease_id} on {lease.node}, {_time(lease.granted_at)}: {', '.join(parts)}"
 

@@ -9,6 +9,7 @@ import pytest
 from headway.model.gpu_health import Sickness
 from headway.model.link import Pcie
 from headway.model.node import GpuProcess
+from headway.policy.closeness import closeness
 from headway.policy.gpu_health import sicknesses
 from headway.telemetry.errors import NvmlUnavailable, TelemetryTimeout
 from headway.telemetry.gpu import NvmlGpus
@@ -209,6 +210,17 @@ class TestImitatedGpus(GpuSensorsContract):
             time.sleep(0.2)
             (left,) = sensors.read()
             assert left.sm_frac == 0.0
+
+    def test_how_far_gpus_are_from_each_other_is_told(self, tmp_path: Path) -> None:
+        names = [f"GPU-{n}" for n in range(8)]  # four at each of two sockets
+        with elsewhere(ImitatedGpus(tmp_path, names)) as sensors:
+            gpus = sensors.gpus()
+        first, *others = names
+        near = [gpus[0].distances[other] for other in others]
+        assert near == [10, 10, 10, 50, 50, 50, 50]
+        assert closeness(gpus[:4]) == "joined by NVLink, behind the same PCIe switches"
+        assert closeness(gpus[3:5]) == "joined by NVLink, across NUMA nodes"
+        assert first not in gpus[0].distances
 
     def test_what_is_offered_is_read(self, rig: GpuRig) -> None:
         (gpu, _), (links, _) = rig.sensors.read(), rig.sensors.links()

@@ -92,11 +92,11 @@ class Bench:
         folder.chmod(0o755)
         self.neighbour = self.start("neighbour")
 
-    def start(self, name: str, **job: Any) -> str:
-        """A run with a GPU of its own, which works until it is told to end."""
+    def start(self, name: str, gpus: int = 1, **job: Any) -> str:
+        """A run with GPUs of its own, which works until it is told to end."""
         name = _of_a_run(name)
         command = ["python", "-c", WORKS, str(self._folder / name)]
-        resources = {"host_memory": "128MiB", "cpus": 0.1, "gpus": 1, "gpu_memory": "1GiB"}
+        resources = {"host_memory": "128MiB", "cpus": 0.1, "gpus": gpus, "gpu_memory": "1GiB"}
         asked = {"name": name, "command": command, "retries": 0, **job}
         return self.site.submit(self._folder, **asked, resources={**resources, "sharing": "whole"})
 
@@ -116,6 +116,16 @@ class Bench:
             return held(view)
 
         return str(wait_for(gpu, lambda: str(self.site.show(run_id))))
+
+    def moved(self, run_id: str, uuid: str) -> None:
+        """Wait until the run works on another GPU; the attempt on this one may be seen before."""
+
+        def works_elsewhere() -> bool:
+            view = self.site.until(run_id, "Running", "Failed", "Completed")
+            assert view["state"] == "Running", view
+            return held(view) not in ("", uuid)
+
+        wait_for(works_elsewhere, lambda: f"{self.site.show(run_id)}\n{self.site.worker_log()}")
 
     def steps(self, run_id: str) -> list[int]:
         """From where each of its attempts went on."""
@@ -269,12 +279,7 @@ def test_while_it_stages_its_data(bench: Bench, name: str) -> None:
         bench.gpus.set(uuid, *case.injected)
         bench.until_drained({uuid: case.kinds})
         go_on.set()
-        view = wait_for(
-            lambda: seen if (seen := bench.site.until(run_id, "Running", "Failed")) else None,
-            lambda: str(bench.site.show(run_id)),
-        )
-        assert view["state"] == "Running", view
-        assert held(view) not in ("", uuid), view
+        bench.moved(run_id, uuid)
     bench.end(job)
     assert bench.site.until(run_id, "Completed", "Failed")["state"] == "Completed"
 
@@ -286,10 +291,7 @@ def test_at_its_start(bench: Bench, name: str) -> None:
     uuid = wait_for(lambda: held(bench.site.show(run_id)), lambda: str(bench.site.show(run_id)))
     bench.gpus.set(uuid, *case.injected)
     bench.until_drained({uuid: case.kinds})
-    wait_for(
-        lambda: held(bench.site.until(run_id, "Running")) not in ("", uuid),
-        lambda: str(bench.site.show(run_id)),
-    )
+    bench.moved(run_id, uuid)
     bench.end(job)
     assert bench.site.until(run_id, "Completed", "Failed")["state"] == "Completed"
 
@@ -328,6 +330,19 @@ def test_what_is_left_is_all_that_is_granted(bench: Bench) -> None:
         bench.end(name)
     for run_id in [*runs, waits]:
         bench.site.until(run_id, "Completed")
+
+
+def test_gpus_of_one_run_are_close_to_each_other(bench: Bench) -> None:
+    """Four GPUs are at the first socket, three at the second, of which the neighbour has one."""
+    assert bench.on(bench.neighbour) in UUIDS[4:]
+    run_id = bench.start("pair", gpus=2)
+    bench.on(run_id)
+    held = {gpu["uuid"] for gpu in bench.site.show(run_id)["lease"]["gpus"]}
+    assert held == {*UUIDS[4:]} - {bench.on(bench.neighbour)}
+    shown = " ".join(bench.site.run("show", run_id).stdout.split())
+    assert "these joined by NVLink, behind the same PCIe switches" in shown
+    bench.end("pair")
+    bench.site.until(run_id, "Completed")
 
 
 def test_a_restart_takes_back_what_is_well_and_only_that(bench: Bench) -> None:

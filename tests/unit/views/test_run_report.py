@@ -10,6 +10,7 @@ import pytest
 
 from headway.model.attempt_record import AttemptRecord
 from headway.model.lease import Basis, Demand, GpuGrant, Lease
+from headway.model.node import Gpu
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.units import GIB, MIB
@@ -185,3 +186,13 @@ def test_what_lies_on_another_node_is_not_said_to_be_missing() -> None:
 def test_the_port_of_a_job_is_told() -> None:
     with_port = [replace(lease(1, 62), ports={6006: 29_500}), lease(2, 71, 2 * GIB)]
     assert "port 6006 at 127.0.0.1:29500 of the node" in markdown(replace(PAST, leases=with_port))
+
+
+def test_how_close_the_gpus_of_an_attempt_are_is_told_where_all_are_known() -> None:
+    grants = tuple(GpuGrant(uuid, GIB) for uuid in ("GPU-a", "GPU-b"))
+    there = [Gpu("GPU-a", 0, "H100", GIB, distances={"GPU-b": 50}), Gpu("GPU-b", 1, "H100", GIB)]
+    past = replace(PAST, leases=[replace(lease(2, 71), gpus=grants)], gpus=there)
+    text = "GPU-b (shared), these joined by NVLink, across NUMA nodes"
+    assert text in facts(past, "Attempt 2")["granted"]
+    elsewhere = replace(past, gpus=there[:1])
+    assert "joined" not in facts(elsewhere, "Attempt 2")["granted"]
