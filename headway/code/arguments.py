@@ -1,7 +1,8 @@
 """The numbers that a script's own options have: what a command gives by a short name, and defaults.
 
-Of argparse's ``add_argument`` and click's ``option``, as they stand in the script's text; it is
-not run.
+Of argparse's ``add_argument``, click's ``option``, and the classes and functions whose fields and
+parameters tyro, transformers, jsonargparse, simple_parsing, Fire and Typer make options of, as they
+stand in the script's text; it is not run.
 """
 
 import ast
@@ -15,6 +16,12 @@ from headway.code.documents import Documents
 from headway.estimate.options import AMOUNTS, EPISODES, EPOCHS, last_part, number_of, options_of
 
 _DECLARE = frozenset({"add_argument", "option"})
+_OF_CODE = frozenset({
+    "tyro.cli", "HfArgumentParser", "transformers.HfArgumentParser", "jsonargparse.CLI",
+    "jsonargparse.auto_cli", "CLI", "auto_cli", "simple_parsing.parse", "fire.Fire", "Fire",
+    "typer.run",
+})  # fmt: skip
+"""What makes options of the fields or parameters of what it is given."""
 _SURELY = re.compile(r"(?:max|total)_")
 """Without it, steps that a script has by default may as well be those of a rollout or a sampler."""
 _MOST = 200
@@ -87,24 +94,52 @@ def _declared(text: str) -> Iterator[_Declared]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
+    made_of: set[str] = set()
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call):
             continue
-        if getattr(call.func, "attr", getattr(call.func, "id", "")) not in _DECLARE:
+        function = _dotted(call.func)
+        if function in _OF_CODE:
+            made_of |= {each.id for each in ast.walk(call) if isinstance(each, ast.Name)}
+        if function.rpartition(".")[2] not in _DECLARE:
             continue
         said = [each.value for each in call.args if isinstance(each, ast.Constant)]
         names = [each for each in said if isinstance(each, str) and each.startswith("-")]
         long = next((each for each in names if each.startswith("--")), None)
         if long is not None:
             stripped = dict.fromkeys(each.lstrip("-") for each in (long, *names))
-            yield _Declared(list(stripped), _default(call))
+            values = [each.value for each in call.keywords if each.arg == "default"]
+            yield _Declared(list(stripped), _number(values[0]) if values else None)
+    for each in tree.body:
+        if isinstance(each, ast.ClassDef | ast.FunctionDef) and each.name in made_of:
+            for name, value in _fields(each):
+                yield _Declared([name.replace("_", "-"), name], _number(value))
 
 
-def _default(call: ast.Call) -> float | None:
-    for each in call.keywords:
-        if each.arg == "default":
-            with suppress(
-                ValueError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError
-            ):
-                return number_of(ast.literal_eval(each.value))
+def _dotted(function: ast.expr) -> str:
+    """``add_argument`` of whatever it is a method of, ``tyro.cli`` of a name's."""
+    if isinstance(function, ast.Attribute):
+        of = function.value.id if isinstance(function.value, ast.Name) else ""
+        return f"{of}.{function.attr}"
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _fields(of: ast.ClassDef | ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    """Fields or parameters that have a default."""
+    if isinstance(of, ast.ClassDef):
+        for each in of.body:
+            if isinstance(each, ast.AnnAssign) and each.value and isinstance(each.target, ast.Name):
+                yield each.target.id, each.value
+        return
+    asked, given = of.args, of.args.defaults
+    named = [*asked.posonlyargs, *asked.args]
+    yield from zip((each.arg for each in named[len(named) - len(given) :]), given, strict=True)
+    for one, default in zip(asked.kwonlyargs, asked.kw_defaults, strict=True):
+        if default is not None:
+            yield one.arg, default
+
+
+def _number(value: ast.expr) -> float | None:
+    with suppress(ValueError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError):
+        return number_of(ast.literal_eval(value))
     return None

@@ -284,6 +284,53 @@ def test_click_declares_options_and_a_file_says_more_of_how_long_than_a_default(
     assert settings_of(tmp_path, command) == {"max_epochs": 9.0, "seed": 1.0}
 
 
+ARGS = """
+@dataclass
+class Args:
+    total_timesteps: int = 500_000
+    \"\"\"total steps of the experiment\"\"\"
+    lr: float = 2.5e-4
+    name: str = "x"
+    layers: list = field(default_factory=list)
+    bare: int
+
+class Other:
+    total_timesteps: int = 3
+"""
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        "args = tyro.cli(Args)",
+        "args, = HfArgumentParser((Args,)).parse_args_into_dataclasses()",
+        "jsonargparse.auto_cli(Args)",
+    ],
+)
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [("", 500_000), ("--total-timesteps 24000", 24_000), ("--total_timesteps=30", 30)],
+)
+def test_fields_of_a_class_that_become_options(
+    tmp_path: Path, by: str, given: str, steps: int
+) -> None:
+    (tmp_path / "t.py").write_text(ARGS + by + "\n")
+    command = ["python", "t.py", *given.split()]
+    settings = settings_of(tmp_path, command)
+    assert settings == {"total-timesteps": steps, "lr": 2.5e-4}
+    assert totals_of(command, settings).iterations == steps
+    (tmp_path / "t.py").write_text(ARGS)
+    assert settings_of(tmp_path, command) == {}, "that nothing makes options of"
+
+
+@pytest.mark.parametrize("by", ["fire.Fire(main)", "typer.run(main)"])
+def test_parameters_of_a_function_that_become_options(tmp_path: Path, by: str) -> None:
+    (tmp_path / "t.py").write_text(
+        f"def main(path, epochs=10, *, seed: int = 1, name='x', more): 0\n{by}\n"
+    )
+    assert settings_of(tmp_path, ["python", "t.py", "--epochs=3"]) == {"epochs": 3.0, "seed": 1.0}
+
+
 @pytest.mark.parametrize(
     "text",
     [
