@@ -2,11 +2,12 @@
 
 Of argparse's ``add_argument``, click's ``option``, and the classes and functions whose fields and
 parameters tyro, transformers, jsonargparse, simple_parsing, Fire and Typer make options of, as they
-stand in the script's text; it is not run.
+stand in the script's text; it is not run. So are constants that say how often a loop goes round.
 """
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, takewhile
@@ -26,7 +27,9 @@ _SURELY = re.compile(r"(?:max|total)_")
 """Without it, steps that a script has by default may as well be those of a rollout or a sampler."""
 _MOST = 200
 """A script that declares more options has no list of them, but a generator."""
-_ELSEWHERE = re.compile(r"\b(?:add_subparsers|add_parser|set_defaults)\(|@\w+\.group\b")
+_ELSEWHERE = re.compile(
+    r"\b(?:add_subparsers|add_parser|set_defaults|exec)\(|\bglobals\(\)|@\w+\.group\b"
+)
 """Defaults of subcommands, of which one runs, or that are given elsewhere."""
 _NEXT = frozenset({"&&", "||", ";", "|"})
 _GLUED = re.compile(r"-([A-Za-z])([0-9][0-9_.eE+-]*)")
@@ -110,10 +113,31 @@ def _declared(text: str) -> Iterator[_Declared]:
             stripped = dict.fromkeys(each.lstrip("-") for each in (long, *names))
             values = [each.value for each in call.keywords if each.arg == "default"]
             yield _Declared(list(stripped), _number(values[0]) if values else None)
+    yield from _constants(tree)
     for each in tree.body:
         if isinstance(each, ast.ClassDef | ast.FunctionDef) and each.name in made_of:
             for name, value in _fields(each):
                 yield _Declared([name.replace("_", "-"), name], _number(value))
+
+
+def _constants(tree: ast.Module) -> Iterator[_Declared]:
+    """``EPOCHS = 10``, set there alone, where a loop goes over ``range(EPOCHS)``."""
+    loops = [each.iter for each in ast.walk(tree) if isinstance(each, ast.For)]
+    calls = [each for loop in loops for each in ast.walk(loop) if isinstance(each, ast.Call)]
+    ranges = [each for each in calls if _dotted(each.func) in ("range", ".trange", "trange")]
+    counted = {word.id for each in ranges for word in ast.walk(each) if isinstance(word, ast.Name)}
+    names = [each for each in ast.walk(tree) if isinstance(each, ast.Name | ast.arg)]
+    set_ = Counter(
+        each.arg if isinstance(each, ast.arg) else each.id
+        for each in names
+        if isinstance(each, ast.arg) or isinstance(each.ctx, ast.Store)
+    )
+    for each in tree.body:
+        if not isinstance(each, ast.Assign) or not isinstance(each.targets[0], ast.Name):
+            continue
+        name = each.targets[0].id
+        if name in counted and set_[name] == 1 and last_part(name) in AMOUNTS:
+            yield _Declared([name], _number(each.value))
 
 
 def _dotted(function: ast.expr) -> str:

@@ -323,6 +323,29 @@ def test_fields_of_a_class_that_become_options(
     assert settings_of(tmp_path, command) == {}, "that nothing makes options of"
 
 
+@pytest.mark.parametrize(
+    ("text", "epochs"),
+    [
+        ("EPOCHS = 5\nfor epoch in range(EPOCHS): 0\n", 5),
+        ("n_epochs = 5\ndef main():\n for e in tqdm(range(1, n_epochs + 1)): 0\n", 5),
+        ("max_iters = 5000\nfor it in range(max_iters): 0\n", None),
+        ("EPOCHS = 5\nif full: EPOCHS = 50\nfor epoch in range(EPOCHS): 0\n", None),
+        ("EPOCHS = 5\ndef train(EPOCHS):\n for epoch in range(EPOCHS): 0\n", None),
+        ("EPOCHS = 5\nfor epoch in range(args.epochs): 0\n", None),
+        ("EPOCHS = len(data)\nfor epoch in range(EPOCHS): 0\n", None),
+        ("EPOCHS = 5\nexec(open('c.py').read())\nfor epoch in range(EPOCHS): 0\n", None),
+        ("num_steps = 5\nfor step in range(num_steps): 0\n", None),
+        ("STEPS = 5\nfor step in range(STEPS): 0\n", None),
+    ],
+)
+def test_a_constant_that_a_loop_goes_over(tmp_path: Path, text: str, epochs: int | None) -> None:
+    (tmp_path / "t.py").write_text(text)
+    settings = settings_of(tmp_path, ["python", "t.py"])
+    totals = totals_of(["python", "t.py"], settings)
+    assert totals.epochs == epochs
+    assert totals.iterations == (5000 if "max_iters" in text else None)
+
+
 @pytest.mark.parametrize("by", ["fire.Fire(main)", "typer.run(main)"])
 def test_parameters_of_a_function_that_become_options(tmp_path: Path, by: str) -> None:
     (tmp_path / "t.py").write_text(
