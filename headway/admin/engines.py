@@ -1,13 +1,20 @@
 """Bringing a cluster's scheduler into the site: its partitions become work pools."""
 
+import json
 import os
-import shutil
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from secrets import token_hex
 
 from headway.admin.processes import start_follower
+from headway.clock import Clock
+from headway.engine import containers
+from headway.engine.errors import EngineError
 from headway.engine.kinds import SLURM
-from headway.engine.port import Cluster
+from headway.engine.port import Cluster, Engine, Phase, Request
 from headway.errors import InvalidInput
 from headway.ledger.engines import EnginePoolRecord
 from headway.model.engine import LEADS_TO, SAMPLE, EnginePool
@@ -17,8 +24,11 @@ from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
 from headway.scheduler.engine_jobs import open_engine
 from headway.site import Site
+from headway.units import MIB, MINUTE_S
+from headway.waits import until
 
-_CONTAINERS = ("apptainer", "singularity", "enroot", "podman", "docker")
+_LOOK_S = 20.0
+"""So long is waited for a machine of each pool to say what starts images there."""
 
 
 def add_engine(
@@ -55,6 +65,7 @@ def add_engine(
         if name in known and known[name].node in there - {settings.node}:
             allowed = f"node {known[name].node} hands its runs in: add it there"
             raise InvalidInput("engine", kind, allowed)
+    found = replace(found, pools=with_containers(engine, found.pools, site.clock))
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
         for pool in found.pools:
             what = f"Partition {pool.name} of {engine.name} {found.version}"
@@ -67,6 +78,41 @@ def add_engine(
     follower_daemon(settings).stop(signal.SIGTERM, 10.0)  # it goes by the pools of its start
     start_follower(settings, say)
     return found, names
+
+
+def with_containers(
+    engine: Engine, pools: Sequence[EnginePool], clock: Clock
+) -> tuple[EnginePool, ...]:
+    """*pools*, each with what starts images on the machine that a small job of it is given.
+
+    Where none is free in time, or the pool takes no such job, that is not known.
+    """
+    source = Path(containers.__file__).read_text()
+    keys = {pool.name: f"look-{token_hex(6)}" for pool in pools}
+    there: dict[str, Mapping[str, str]] = {}
+    for pool, key in keys.items():
+        command = ("python3", "-c", source)
+        asked = Request(key, "headway-look", pool, command, 1, 64 * MIB, time_limit_s=MINUTE_S)
+        with suppress(EngineError, OSError):
+            engine.submit(asked)
+
+    def looked() -> bool:
+        with suppress(EngineError):
+            ended = {job.key for job in engine.jobs() if job.phase is Phase.ENDED}
+            for pool, key in keys.items():
+                if key in ended and pool not in there:
+                    with suppress(OSError, ValueError):
+                        there[pool] = json.loads(engine.log(key).read_text())
+            return ended >= set(keys.values())
+        return False
+
+    until(looked, clock, _LOOK_S, 0.5)
+    with suppress(EngineError, OSError):
+        engine.cancel([(key, 0) for pool, key in keys.items() if pool not in there])
+    for key in keys.values():
+        with suppress(EngineError, OSError):
+            engine.forget(key)
+    return tuple(replace(pool, containers=there.get(pool.name)) for pool in pools)
 
 
 def lead_to_engine(site: Site, say: Callable[[str], None]) -> None:
@@ -113,12 +159,13 @@ def look_at(site: Site, kind: str, pools: Mapping[str, EnginePoolRecord]) -> tup
     down = sorted(pool.name for pool in found.pools if not pool.is_up)
     said = [f"{engine.name} {found.version}: pools {', '.join(sorted(pools))}"]
     said += [f"partitions that start nothing: {', '.join(down)}"] if down else []
-    said.append(_containers(name for name in _CONTAINERS if shutil.which(name)))
+    said += [f"images in {name}: {_starts_images(each.has)}" for name, each in pools.items()]
     return True, "; ".join([*said, *found.lacks])
 
 
-def _containers(found: Iterable[str]) -> str:
-    """Which programs start images: on this host, as its machines mostly have the same."""
-    if not (names := ", ".join(found)):
-        return "no program that starts images is on this host: jobs find what the machines have"
-    return f"images are started by the command of a job alone: this host has {names}"
+def _starts_images(pool: EnginePool) -> str:
+    """What starts them there."""
+    if (known := pool.containers) is None:
+        return "not known, since no machine was free to look: `headway engine add` looks again"
+    runtime = containers.chosen(known)
+    return f"by {runtime.program}" if runtime else f"none ({containers.none_of(known)})"

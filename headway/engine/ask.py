@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from headway.engine.containers import chosen, none_of
 from headway.engine.port import (
     Array,
     Gang,
@@ -19,6 +20,7 @@ from headway.engine.port import (
     Requeue,
 )
 from headway.model.engine import EnginePool, GpuKind
+from headway.model.image import ImageReference
 from headway.model.job import TrainingJob
 from headway.model.launch import Launch
 from headway.model.lease import Demand, Refuse, Sharing
@@ -29,14 +31,13 @@ from headway.units import MINUTE_S, format_duration, format_size
 _OWN_WORDS = frozenset({"nvidia", "tesla", "geforce", "amd", "instinct"})
 """Makers' words of a product name, which clusters leave out of their types."""
 _INSTEAD: Mapping[str, str] = {
-    "image": "give python in its place, or start the image by a program of the nodes' own, such as "
-    "apptainer: a cluster's job finds what its nodes have",
     "dataset": "leave it out, and name its path in the command: nothing is copied to the nodes",
     "datasets": "leave it out, and name the paths in the command: nothing is copied to the nodes",
     "config": "leave it out, and bring the file in workdir: nothing is written for the program",
     "secrets": "leave it out, and let the program read a file that is yours alone: nobody hands "
     "secrets out there",
-    "volumes": "leave it out, and name the path in the command: nodes have what they have mounted",
+    "volumes": "leave it out, and name the path in the command: nodes have what they have mounted, "
+    "and only a program in an image does not see it",
     "user_folder": "leave it out, and write to your own folder on the cluster",
     "profile": "leave it out, and start the command by the nodes' own nsys",
 }
@@ -86,6 +87,7 @@ def ask(
     parts = tuple(_parts(job, demand, terms, can_requeue=Requeue in takes))
     problems = (
         _no_counterpart(job),
+        _no_image(job, pool),
         _too_large(demand, job.nodes, pool),
         _too_long(job, pool),
         *(_not_taken(part) for part in parts if type(part) not in takes),
@@ -102,6 +104,7 @@ def ask(
         host_memory_bytes=demand.host_memory_bytes,
         env=job.env,
         python=job.python,
+        image=str(ImageReference.parse(job.image)) if job.image else "",
         gpus=gpus,
         time_limit_s=time_limit_s(job.max_runtime, said, job.stop_grace, pool, at_least_s),
         grace_s=job.stop_grace,
@@ -206,7 +209,8 @@ def _no_counterpart(job: TrainingJob) -> Refuse | None:
     at_once = "TF_CONFIG names all nodes before any of them begins"
     wide = job.nodes > 1 and job.launch is Launch.TENSORFLOW
     led = _own("nothing leads to programs of a cluster's nodes")
-    unknown = next((name for name in _INSTEAD if getattr(job, name)), "")
+    fields = [name for name in _INSTEAD if name != "volumes" or not job.image]
+    unknown = next((name for name in fields if getattr(job, name)), "")
     large = resources.gpu_memory is not None and not resources.gpu_type
     by_type = "name a type of GPU by gpu_type in its place: a cluster tells no GPU's memory"
     problems = (
@@ -219,6 +223,23 @@ def _no_counterpart(job: TrainingJob) -> Refuse | None:
         (resources.disk, Refuse("resources.disk", resources.disk, _own("nothing limits it there"))),
     )
     return next((refuse for wish, refuse in problems if wish), None)
+
+
+def _no_image(job: TrainingJob, pool: EnginePool) -> Refuse | None:
+    """What no program of the pool's machines can do with the image."""
+    if not job.image:
+        return None
+    known = pool.containers
+    if known is not None and chosen(known) is None:
+        allowed = f"give python in its place, or another pool: nothing starts images in {pool.name}"
+        return Refuse("image", job.image, f"{allowed} ({none_of(known)})")
+    if job.requirements:
+        allowed = "leave it out, and have in the image what it names, or give python for the image"
+        return Refuse("requirements", job.requirements, allowed)
+    if job.nodes > 1 and job.launch.starts_others:
+        why = "what starts the others is in an image, and reaches no other node from there"
+        return Refuse("launch", job.launch, _own(why))
+    return None
 
 
 def _own(why: str) -> str:

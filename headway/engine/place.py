@@ -1,6 +1,6 @@
 """The shared folder: what is handed to an engine's machines, and what their wrapper leaves there.
 
-ROOT/wrapper-….py               the wrapper as it is in this version
+ROOT/wrapper-….pyz              `wrapper` and `containers` as they are in this version
 ROOT/KEY/request.json, job.sh   what to run; what the engine is given
 ROOT/KEY/lock                   held by who hands the job in
 ROOT/KEY/group                  of one that was handed in with others: under which key
@@ -15,12 +15,14 @@ ROOT/.forgotten-KEY.…           what is being removed
 
 import fcntl
 import hashlib
+import io
 import json
 import os
 import re
 import shlex
 import shutil
 import time
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
@@ -30,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.durable import replace_file
-from headway.engine import wrapper
+from headway.engine import containers, wrapper
 from headway.engine.port import Array, Gang, Request, Used
 from headway.engine.record import Record
 from headway.errors import InvalidInput
@@ -75,8 +77,8 @@ class Place:
         self.root = root
         self._facts: dict[str, tuple[tuple[int, int], Facts | None]] = {}
         self._requests: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {}
-        source = Path(wrapper.__file__).read_bytes()
-        self._wrapper = root / f"wrapper-{hashlib.sha256(source).hexdigest()[:12]}.py"
+        self._archive = _archive()
+        self._wrapper = root / f"wrapper-{hashlib.sha256(self._archive).hexdigest()[:12]}.pyz"
 
     def folder(self, key: str, member: int = 0) -> Path:
         """Where its files lie.
@@ -144,7 +146,7 @@ class Place:
         folder = self.folder(request.key)
         with _held(self.root / "lock"):
             if not self._wrapper.exists():
-                replace_file(self._wrapper, Path(wrapper.__file__).read_bytes(), mode=0o644)
+                replace_file(self._wrapper, self._archive, mode=0o644)
         gang = request.part(Gang)
         array = request.part(Array)
         document = {
@@ -152,6 +154,8 @@ class Place:
             "env": dict(request.env),
             "working_dir": request.working_dir,
             "python": request.python,
+            "image": request.image,
+            "mounts": request.mounts,
             "grace_s": request.grace_s,
             "time_limit_s": request.time_limit_s,
             "members": array and array.members,
@@ -329,6 +333,18 @@ class Place:
         links = self.folder(group).glob("[1-9]*") if group else ()
         if group and not any(_text(link / "group") == group for link in links):
             self.forget(group)
+
+
+def _archive() -> bytes:
+    """What a machine's Python runs as one file."""
+    files = {"__main__.py": Path(wrapper.__file__).read_bytes()}
+    files["headway/engine/containers.py"] = Path(containers.__file__).read_bytes()
+    files |= {"headway/__init__.py": b"", "headway/engine/__init__.py": b""}
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, source in files.items():
+            archive.writestr(zipfile.ZipInfo(name), source)  # of no time: the same ones, the same
+    return made.getvalue()
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from headway.engine.containers import Mount
 from headway.model.engine import EnginePool
 from headway.model.run import Exit, When
 
@@ -98,6 +99,10 @@ class Request:
     """Empty for the job's own folder."""
     python: str = ""
     """The version that the program finds as python, such as 3.11; empty for what the node has."""
+    image: str = ""
+    """By its full name: the command runs in it, started by what its node has for that."""
+    mounts: tuple[Mount, ...] = ()
+    """Folders that it finds in its image, beside its working directory and its outputs."""
     gpus: GpuAsk | None = None
     time_limit_s: float | None = None
     """None for the pool's own."""

@@ -1,8 +1,8 @@
 """What runs on a machine of an engine: starts the program, and leaves in its folder how it went.
 
-It is copied into the shared folder and needs nothing else of headway: the standard library of
-Python 3.8 and later. ``wrapper.py FOLDER`` runs the job of that folder, ``wrapper.py FOLDER rank``
-its part on one node of several.
+It is copied into the shared folder, with `containers`, and needs nothing else of headway: the
+standard library of Python 3.8 and later. ``wrapper FOLDER`` runs the job of that folder, ``wrapper
+FOLDER rank`` its part on one node of several.
 
 It is told by its environment who it is (HEADWAY_JOB, the engine's name for the job;
 HEADWAY_MEMBER; HEADWAY_RESTART), and finds in ``request.json`` what to run. HEADWAY_ALONE says that
@@ -28,11 +28,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from headway.engine import containers
+
 EVERY_S = 1.0
 """How often memory is measured."""
 GPU_EVERY_S = 10.0
 TRIES = 30
 """A disk may be full, or a file server away, just when the record is to be written."""
+KILL_S = 10.0
+"""So long after its grace a container may take to be killed by the program that started it."""
 AGAIN_S = 30
 """So long a start that repeats another one waits for the end of that."""
 STOPPED = 143
@@ -99,10 +103,10 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def memory_bytes(pid: int) -> int:
-    """What that process and its children hold now, shared memory counted once."""
+def memory_bytes(pids: set[int]) -> int:
+    """What these processes hold now, shared memory counted once."""
     held = 0
-    for each in descendants(pid):
+    for each in pids:
         with suppress(OSError, ValueError), open(f"/proc/{each}/smaps_rollup") as file:
             held += sum(int(line.split()[1]) for line in file if line.startswith("Pss:"))
     return held * 1024
@@ -155,6 +159,79 @@ def begin(mask: Any) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+class Container:
+    """What its program runs in, where the job has an image and something else is the parent."""
+
+    def __init__(self, runtime: containers.Runtime, name: str) -> None:
+        self.kill, self.ask = runtime.kill(name), runtime.pid(name)
+        self.pid = 0
+        with suppress(ImportError, AttributeError, OSError):
+            import ctypes  # noqa: PLC0415 - not every Python has it
+
+            ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+
+    def inside(self) -> list[int]:
+        """Its processes, the first one first; none before it is there."""
+        if self.ask and not self.pid:
+            said = asked(self.ask)
+            self.pid = int(said) if said.isdecimal() else 0
+        return descendants(self.pid) if self.pid else []
+
+    def signal(self, pids: list[int], number: int) -> bool:
+        """Tell them; whether there are any. A program between might end before them."""
+        for pid in pids:
+            with suppress(OSError):
+                os.kill(pid, number)
+        return bool(pids)
+
+    def sweep(self) -> None:
+        """End what is left, and take up what it used."""
+        with suppress(ChildProcessError):
+            for _ in range(TRIES):
+                self.signal(descendants(os.getpid())[1:], signal.SIGKILL)
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+                time.sleep(0.05)
+
+
+def asked(words: list[str]) -> str:
+    """What that command says; empty where it fails."""
+    with suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.check_output(words, stderr=subprocess.DEVNULL, timeout=KILL_S)
+        return said.decode(errors="replace").strip()
+    return ""
+
+
+def in_image(
+    request: Any, command: list[str], env: dict[str, str], folder: str
+) -> tuple[list[str], dict[str, str], Container | None, str]:
+    """The command and the environment that run that command in its image; or what is wrong."""
+    there = containers.found()
+    runtime = containers.chosen(there)
+    if runtime is None:
+        why = containers.none_of(there)
+        return command, env, None, f"nothing starts images on {socket.gethostname()}: {why}"
+    where = env.pop("HEADWAY_WORKING_DIR") or folder
+    # A link leads out of the container.
+    env["HEADWAY_OUTPUTS"] = os.path.realpath(env["HEADWAY_OUTPUTS"])
+    folders = [containers.Mount(each, each) for each in (where, env["HEADWAY_OUTPUTS"])]
+    given = containers.Start(
+        request["image"], command, where,
+        folders + [containers.Mount(*each) for each in request["mounts"]],
+        {name: value for name, value in env.items() if is_jobs(name, value)},
+        has_gpus=bool(env.get("CUDA_VISIBLE_DEVICES")),
+        name=f"headway-{os.path.basename(folder)}-{socket.gethostname()}-{os.getpid()}",
+    )  # fmt: skip
+    own = {**os.environ, **runtime.variables(given), "HEADWAY_WORKING_DIR": where}
+    own.pop("SLURM_JWT", None)
+    return runtime.words(given), own, Container(runtime, given.name), ""
+
+
+def is_jobs(name: str, value: str) -> bool:
+    """Whether a program in an image gets that variable: of its machine's it has no use."""
+    return os.environ.get(name) != value or name.startswith(("CUDA_", "HEADWAY_", "SLURM_"))
+
+
 def start(
     command: list[str], env: dict[str, str], log: int, folder: str, mask: Any
 ) -> tuple[subprocess.Popen[bytes] | None, str]:
@@ -191,10 +268,14 @@ def is_over(request: Any, folder: str, found: dict[str, Any], now_s: float) -> b
 
 
 def follow(
-    program: subprocess.Popen[bytes], request: Any, folder: str, found: dict[str, Any]
+    program: subprocess.Popen[bytes],
+    request: Any,
+    folder: str,
+    found: dict[str, Any],
+    container: Container | None,
 ) -> None:
     """Wait for the end of *program* and measure it; SIGTERM is passed on, and has its grace."""
-    guard = guarded(program)
+    guard = guarded(program, container)
     gpus, waited = Gpus(), {signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT}
     before = out_of_memory_kills()
     while program.poll() is None:
@@ -203,15 +284,22 @@ def follow(
         asked = got.si_signo != signal.SIGCHLD if got else is_over(request, folder, found, now_s)
         if asked and found["asked_at"] is None:
             found["asked_at"] = now_s
-            program.send_signal(signal.SIGTERM)  # as containers are stopped: it tells its own
-        if found["asked_at"] is not None and now_s - found["asked_at"] >= request["grace_s"]:
-            kill(program)
+            if container is None or not container.signal(container.inside()[:1], signal.SIGTERM):
+                program.send_signal(signal.SIGTERM)  # as containers are stopped: it tells its own
+        over_s = now_s - request["grace_s"] - (found["asked_at"] or now_s)
+        if found["asked_at"] is not None and over_s >= 0:
+            inside = container.inside() if container is not None and over_s < KILL_S else []
+            if container is None or not container.signal(inside, signal.SIGKILL):
+                kill(program)
         if got is None:
-            found["host_peak_bytes"] = max(found["host_peak_bytes"], memory_bytes(program.pid))
+            held = {*descendants(program.pid), *(container.inside() if container else ())}
+            found["host_peak_bytes"] = max(found["host_peak_bytes"], memory_bytes(held))
             gpus.look(now_s)
     kill(program)  # what it left behind
     if guard is not None:
         guard.kill()
+    if container is not None:
+        container.sweep()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     found["host_peak_bytes"] = max(found["host_peak_bytes"], used.ru_maxrss * 1024)
     found["cpu_s"] = used.ru_utime + used.ru_stime
@@ -222,12 +310,16 @@ def follow(
     found["exit_code"], found["signal"] = (128 - code, -code) if code < 0 else (code, None)
 
 
-def guarded(program: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:
+def guarded(
+    program: subprocess.Popen[bytes], container: Container | None
+) -> subprocess.Popen[bytes] | None:
     """What ends all of the group of *program* once this is killed, where the engine would not."""
-    code = f"import os, sys; sys.stdin.read(); os.killpg({program.pid}, {signal.SIGKILL:d})"
-    words = [sys.executable, "-IS", "-c", code]
+    words = container.kill if container is not None else []
+    code = "import os, subprocess, sys; sys.stdin.read(); "
+    code += f"{words} and subprocess.call({words}); os.killpg({program.pid}, {signal.SIGKILL:d})"
     with suppress(OSError):  # the program has started, and goes on without
-        if os.environ.get("HEADWAY_ALONE"):
+        if os.environ.get("HEADWAY_ALONE") or words:
+            words = [sys.executable, "-IS", "-c", code]
             return subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
     return None
 
@@ -347,7 +439,7 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
             env["HEADWAY_MASTER_ADDR"] = socket.gethostname()
             env["HEADWAY_MASTER_PORT"] = str(free_port())
             if request["gang"]["spread"]:
-                part = [sys.executable, "-IS", __file__, sys.argv[1], "rank"]
+                part = [sys.executable, "-IS", sys.argv[0], sys.argv[1], "rank"]
                 command = [*request["gang"]["spread"], *part]
     if cancelled(folder):
         found.update(cancelled=True, exit_code=143)
@@ -355,15 +447,17 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
         path = os.path.join(folder, "log" if rank == "0" else f"log.{rank}")
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         log = lasting(lambda: os.open(path, flags, 0o640), "its log")
-        version, program = request.get("python", ""), None
+        version, program, container = request.get("python", ""), None, None
         found["error"] = with_python(version, env, folder) if version else ""
+        if request.get("image") and (is_rank or not request["gang"]):
+            command, env, container, found["error"] = in_image(request, command, env, folder)
         if not found["error"]:
             program, found["error"] = start(command, env, log, folder, mask)
         if program is None:
             os.write(log, (found["error"] + "\n").encode())
             found["exit_code"] = 127
         else:
-            follow(program, request, folder, found)
+            follow(program, request, folder, found, container)
     found["ended_at"] = time.time()
     return found, rank
 

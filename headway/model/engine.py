@@ -42,6 +42,9 @@ class EnginePool:
     max_nodes: int | None = None
     address: str = ""
     """Where its engine answers; empty where this user's own settings say it."""
+    containers: Mapping[str, str] | None = None
+    """By program that starts images on a machine of it: why it does not; empty where it does. None
+    where nobody could look."""
 
 
 _LINE = """\

@@ -53,7 +53,7 @@ def given_to(attempt: NodeAttempt, member: Membership | None) -> Iterator[Given]
     for name, folder in attempt.made_user_folders().items():
         kept = BindMount(folder, f"{USER}/{name}", read_only=False)
         yield Given(kept, {variable_of("USER", name): ""})
-    yield from _volumes(attempt)
+    yield from volumes_of(attempt)
     if member is not None:
         told = attempt.told("array", _PARAMETERS, member.file())
         yield Given(BindMount(told, PARAMETERS), {FILE_VARIABLE: _PARAMETERS})
@@ -69,7 +69,7 @@ def variable_of(kind: str, name: str) -> str:
     return "_".join(filter(None, ("HEADWAY", kind, name.upper().replace("-", "_"))))
 
 
-def _volumes(attempt: NodeAttempt) -> Iterator[Given]:
+def volumes_of(attempt: NodeAttempt) -> Iterator[Given]:
     """The site's volumes that the job asks for."""
     asked, team = attempt.job.volumes, attempt.job.team
     offered = attempt.site.policy_for(team).volumes if asked else {}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headway.clock import NowAndThen
 from headway.engine.ask import Terms, ask
+from headway.engine.containers import Mount
 from headway.engine.decide import LIMIT, end_of, more_time_s
 from headway.engine.port import Engine, Job, Request, Used
 from headway.errors import LeaseLost
@@ -26,6 +27,7 @@ from headway.run.ahead import ahead_of
 from headway.run.code import forget_working_copy, working_copy
 from headway.run.engine_environment import words_before
 from headway.run.follow import Watched, remaining_of
+from headway.run.given import volumes_of
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.kept_files import keep_new_files
 from headway.run.log_progress import LogProgress
@@ -89,8 +91,14 @@ class EngineAttempt(NodeAttempt):
         _lead(engine.log(found.key), self.log)
         _lead(engine.outputs(found.key), self.made(OUTPUTS_FOLDER))
         command = (*words_before(self), *found.command)
-        place = str(copy or self.folder)
-        return replace(found, name=record.name, command=command, env=env, working_dir=place)
+        mounts = [Mount(str(checkpoint), str(checkpoint))]
+        for given in volumes_of(self):  # of a job without an image they were refused
+            mount = given.mount
+            mounts.append(Mount(str(mount.source), mount.target, mount.read_only))
+            found_there = given.variables(lambda each: each.target)
+            env = dict.fromkeys(given.usual, mount.target) | found_there | env
+        found = replace(found, working_dir=str(copy or self.folder), mounts=tuple(mounts))
+        return replace(found, name=record.name, command=command, env=env)
 
     @property
     def demand(self) -> Demand:

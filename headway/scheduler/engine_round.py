@@ -143,7 +143,7 @@ class EngineRound:
         if not together:
             self._submit(record, request)
             return
-        alike = replace(request, key="", name="", command=(), env={}, working_dir="")
+        alike = replace(request, key="", name="", command=(), env={}, working_dir="", mounts=())
         for array_id, asked, members in self._together:
             if (array_id, asked) == (record.array_id, alike):
                 members.append((record, request))

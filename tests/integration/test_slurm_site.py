@@ -84,6 +84,7 @@ def test_partitions_are_pools_and_doctor_looks_at_them(site: LiveSite) -> None:
     found = site.run("doctor").stdout
     assert "follower of this node" in found
     assert "pools all" in found, found
+    assert "images in all: none (" in found  # its jobs are root's
 
 
 def test_a_job_runs_to_its_end_by_the_same_commands(site: LiveSite, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from headway.admin.engines import _containers, _trust
+from headway.admin.engines import _starts_images, _trust
+from headway.model.engine import EnginePool
 
 
 @pytest.mark.parametrize(("uid", "is_root"), [(0, True), (1000, False)])
@@ -13,6 +14,15 @@ def test_as_whom_jobs_run_is_said(uid: int, is_root: bool) -> None:
     assert "trust each other" in said
 
 
-def test_what_starts_images_on_the_submit_host_is_named() -> None:
-    assert "this host has apptainer, podman" in _containers(["apptainer", "podman"])
-    assert "no program that starts images" in _containers([])
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        (None, "not known"),
+        ({}, "none of apptainer, singularity, enroot, podman, docker is there"),
+        ({"docker": "its service runs as root"}, "none (docker: its service runs as root)"),
+        ({"docker": "", "podman": ""}, "by podman"),
+        ({"podman": "it runs as root", "docker": ""}, "by docker"),
+    ],
+)
+def test_what_starts_images_is_told(known: dict[str, str] | None, said: str) -> None:
+    assert said in _starts_images(EnginePool("gpu", (), containers=known))

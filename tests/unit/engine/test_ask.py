@@ -109,13 +109,39 @@ def test_who_shares_gets_a_part_where_gpus_are_divided():
     assert whole.gpus == GpuAsk(1)
 
 
+IN_IMAGE = {"python": "", "image": "team/net"}
+
+
+@pytest.mark.parametrize("known", [None, {"podman": ""}, {"apptainer": "broken", "docker": ""}])
+def test_an_image_goes_where_something_starts_it_or_nobody_could_look(known):
+    found = asked(job(**IN_IMAGE, volumes=["models"]), pool=replace(POOL, containers=known))
+    assert isinstance(found, Request)
+    assert found.image == "docker.io/team/net:latest"
+
+
+@pytest.mark.parametrize(
+    ("changes", "known", "field", "said"),
+    [
+        ({}, {}, "image", "none of apptainer, singularity, enroot, podman, docker is there"),
+        ({}, {"docker": "its service runs as root"}, "image", "docker: its service runs as root"),
+        ({"workdir": ".", "requirements": "r.txt"}, None, "requirements", "have in the image"),
+        ({"resources": {"nodes": 2}, "launch": "mpi"}, None, "launch", "reaches no other node"),
+        ({"volumes": ["models"], "user_folder": True}, None, "user_folder", "your own folder"),
+    ],
+)
+def test_what_no_image_can_have_there_is_refused(changes, known, field, said):
+    found = asked(job(**IN_IMAGE, **changes), pool=replace(POOL, containers=known))
+    assert isinstance(found, Refuse)
+    assert found.field == field
+    assert said in found.allowed
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
         ({"session": {}}, "session"),
         ({"ports": [6006]}, "ports"),
         ({"secrets": {"TOKEN": "hub"}}, "secrets"),
-        ({"python": "", "image": "i"}, "image"),
         ({"datasets": {"a": {"uri": "/data"}}}, "datasets"),
         ({"config": {"a": 1}}, "config"),
         ({"user_folder": True}, "user_folder"),

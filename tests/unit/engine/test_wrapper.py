@@ -144,7 +144,7 @@ def test_a_program_that_has_started_goes_on_without_its_guard(monkeypatch: pytes
     monkeypatch.setattr(subprocess, "Popen", none_left)
     monkeypatch.setenv("HEADWAY_ALONE", "1")
     program: Any = SimpleNamespace(pid=1)
-    assert wrapper.guarded(program) is None
+    assert wrapper.guarded(program, None) is None
 
 
 def is_alive(pid: int) -> bool:
