@@ -250,7 +250,8 @@ def place_text(at: ProgressPoint | ProgressSnapshot) -> str:
 
 def unknown_text(per_s: float | None) -> str:
     """What is said of a run that tells no total, *per_s* units a second where that is known."""
-    return (f"{per_s:.2g}/s; " if per_s else "") + "how many there will be is not known"
+    speed = f"{per_s:,.0f}/s; " if per_s and per_s >= 10.0 else f"{per_s:.2g}/s; " if per_s else ""
+    return speed + "how many there will be is not known"
 
 
 def progress_text(far: ProgressSnapshot | None, left: Span | None, cost: float | None) -> str:

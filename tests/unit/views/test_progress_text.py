@@ -34,6 +34,11 @@ def far(**said: float | None) -> ProgressSnapshot:
             None,
             "at iteration 1,000, 8.4/s; how many there will be is not known",
         ),
+        (
+            far(iteration=5, per_s=3123.4),
+            None,
+            "at iteration 5, 3,123/s; how many there will be is not known",
+        ),
         (far(epoch=2.0), None, "at epoch 2, how many there will be is not known"),
         (
             far(epoch=2.0, per_s=0.013),
