@@ -12,7 +12,7 @@ from headway.runtime.listening import listening_ports
 from headway.site import Site
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import HostSensors
-from headway.telemetry.reading import node_reading, with_owners
+from headway.telemetry.reading import node_reading, with_owners, without_processes
 from headway.telemetry.thinning import points_of, thinned
 from headway.this_node import owners, pythons
 
@@ -42,7 +42,8 @@ class Sampler:
         self._ticks = 0
         self._minute: list[TelemetryPoint] = []
         self._unwritten: list[TelemetryPoint] = []
-        self._owners: tuple[dict[int, str], dict[str, int]] = ({}, {})
+        self._owners: tuple[dict[int, str], dict[str, int]] | None = None
+        """None until the engine has told it for the first time."""
         self._closed = ""
         self._pythons: Mapping[str, str] | None = None
         self._checkpoint_age_s: Mapping[str, float] = {}
@@ -60,14 +61,17 @@ class Sampler:
         if self._ticks % _OWNERS_EVERY == 0 or not pids <= self._gpu_pids:
             self._owners = owners(self._site) or self._owners
             self._closed = self._site.why_closed()
+        run_of_pid, host_bytes = self._owners or ({}, {})
+        if self._owners is None:  # runs of its own, which go on, would be taken for strangers
+            reading = replace(reading, gpus=reading.gpus and without_processes(reading.gpus))
         if self._ticks % _WRITE_EVERY == 0:
-            ages = {run: checkpoint_age_s(self._site, run) for run in self._owners[1]}
+            ages = {run: checkpoint_age_s(self._site, run) for run in host_bytes}
             self._checkpoint_age_s = {run: age for run, age in ages.items() if age is not None}
         if self._ticks % _PYTHONS_EVERY == 0:
             self._pythons = pythons(self._site)
         self._gpu_pids = pids
         self._ticks += 1
-        points = points_of(reading, self._owners[0])
+        points = points_of(reading, run_of_pid)
         self._minute += points
         self._unwritten += points
         if self._ticks % _THIN_EVERY == 0:
@@ -75,7 +79,7 @@ class Sampler:
             self._minute = []
         if self._ticks % _WRITE_EVERY == 0:
             self._write(len(points))
-        seen = with_owners(reading, *self._owners, closed=self._closed)
+        seen = with_owners(reading, run_of_pid, host_bytes, closed=self._closed)
         return replace(
             seen,
             pythons=self._pythons,

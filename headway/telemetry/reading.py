@@ -1,6 +1,6 @@
 """One reading of a whole node."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from headway.clock import Clock
@@ -48,6 +48,11 @@ def with_owners(
         run_host_bytes=run_host_bytes,
         closed=closed,
     )
+
+
+def without_processes(gpus: Iterable[GpuReading]) -> tuple[GpuReading, ...]:
+    """*gpus* as where the driver names no process: whose those are is not known."""
+    return tuple(replace(gpu, processes=()) for gpu in gpus)
 
 
 def with_runs(gpu: GpuReading, run_of_pid: Mapping[int, str]) -> GpuReading:

@@ -132,3 +132,24 @@ def test_a_run_is_no_stranger_while_the_engine_does_not_answer(tmp_path: Path) -
         (gpu,) = reading.gpus or ()
         assert [each.run_id for each in gpu.processes] == ["a"]
         assert reading.run_host_bytes == {"a": GIB}
+
+
+def test_nobody_is_a_stranger_before_the_engine_has_answered_once(tmp_path: Path) -> None:
+    """Its runs go on while an agent starts anew."""
+    sampling = sampler(Kept())
+    site: Any = sampling._site
+    site.settings.runs_dir = tmp_path
+    site.gpus.show("GPU-0", used_bytes=5 * GIB, processes=(GpuProcess(7, GIB), GpuProcess(8, GIB)))
+
+    def silent() -> None:
+        raise HeadwayError("no answer")
+
+    site.runtime.containers = silent
+    for _ in range(6):
+        (gpu,) = sampling.tick().gpus or ()
+        assert (gpu.processes, gpu.used_bytes) == ((), 5 * GIB)
+    site.runtime.usage = lambda _: SimpleNamespace(host_used_bytes=GIB)
+    site.runtime.containers = lambda: [SimpleNamespace(name="c", run_id="a", pids=(7,))]
+    for _ in range(5):
+        (gpu,) = sampling.tick().gpus or ()
+    assert [each.run_id for each in gpu.processes] == ["a", ""]
