@@ -243,7 +243,8 @@ def _exit(attempt: NodeAttempt, followed: Followed, other: str | None) -> tuple[
         return preempted(exit_, other), 0
     # Of another rank of its gang nothing is known here.
     if exit_.kind is not ExitKind.GPU_OUT_OF_MEMORY or exit_ is not own or not attempt.lease:
-        return exit_, 0
+        held = followed.gpu_use.peak_bytes if followed.gpu_use is not None else None
+        return exit_, (held or 0) if exit_ is followed.cancellation else 0
     short = shortage_of(attempt.site, attempt.lease, followed)
     return with_shortage(exit_, short), short.above_bytes
 

@@ -1,18 +1,22 @@
 """What the site does for one attempt while its container runs (port `follow.Upkeep`)."""
 
-from collections import deque
+import logging
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from headway.clock import NowAndThen
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
+from headway.ledger.records import NodeRecord
 from headway.model.attempt_record import ProgressSnapshot
-from headway.model.lease import Basis, Fence, Lease
+from headway.model.lease import Basis, Fence, Lease, Sharing
 from headway.model.progress import ProgressPoint
 from headway.model.run import SICK_GPU, Exit, ExitKind
 from headway.policy.disk import DiskUse, why_too_much
 from headway.policy.idle import EndIdle, gpu_was_used, judge_idle
+from headway.policy.over_grant import LASTS_S, over_grants
 from headway.policy.silent_failures import silent_failures, to_end_for
 from headway.run.follow import Findings, Watched
 from headway.run.gang_folder import GangPost
@@ -25,6 +29,8 @@ from headway.runtime.redact import FileRedactor
 from headway.site import Site
 from headway.this_node import sick_gpus
 from headway.units import GIB, format_size
+
+log = logging.getLogger(__name__)
 
 CHECKS = 5
 """So many checks within the time after which a GPU counts as not used."""
@@ -88,6 +94,47 @@ class SilentCheck:
         if elapsed_s - begun_s < window_s / 4:
             return None
         return (usage.cpu_s - before_s) / (elapsed_s - begun_s)
+
+
+class GrantWatch:
+    """Watches whether one lease's run leaves others what they were granted of shared GPUs."""
+
+    def __init__(self, site: Site, lease: Lease) -> None:
+        """Watch the run of *lease* on *site*'s node."""
+        self._site = site
+        self._lease = lease
+        self._shares = {each.uuid for each in lease.gpus if each.sharing is Sharing.SHARED}
+        self._since: tuple[float, datetime] | None = None
+        """When it was found over its grant, and by which reading."""
+
+    def verdict(self) -> str:
+        """Why it is to end now, having been warned; empty while it may go on."""
+        record = self._site.ledger.nodes.get(self._lease.node) if self._shares else None
+        why = self._over(record) if record is not None else ""
+        if record is None or record.reading is None or not why:
+            self._since = None
+            return ""
+        now_s = self._site.clock.monotonic_s()
+        if self._since is None:
+            self._since = now_s, record.reading.at
+            log.warning("%s; it is ended if that goes on for %g s", why, LASTS_S)
+        since_s, by = self._since
+        return why if now_s - since_s >= LASTS_S and record.reading.at > by else ""
+
+    def _over(self, record: NodeRecord) -> str:
+        leases = self._site.ledger.leases.live(self._lease.node)
+        gpus = {gpu.uuid: gpu for gpu in record.node.capacity.gpus}
+        for seen in (record.reading.gpus or ()) if record.reading is not None else ():
+            if seen.uuid in self._shares and seen.uuid in gpus:
+                granted: Counter[str] = Counter()
+                for lease in leases:
+                    for grant in lease.gpus:
+                        if grant.uuid == seen.uuid:
+                            granted[lease.run_id] += grant.memory_bytes
+                found = over_grants(gpus[seen.uuid], seen, granted)
+                if self._lease.run_id in found:
+                    return found[self._lease.run_id]
+        return ""
 
 
 class IdleWatch:
@@ -156,6 +203,7 @@ class AttemptUpkeep:
         self.check = SilentCheck(attempt.site, lease).check
         self.redact = FileRedactor(attempt.log, secrets).redact
         self._idle = IdleWatch(attempt, lease)
+        self._grants = GrantWatch(attempt.site, lease)
         meeting, starts_others = attempt.meeting, attempt.job.launch.starts_others
         self._post = None
         if meeting is not None and starts_others:
@@ -189,7 +237,7 @@ class AttemptUpkeep:
             self._post.pass_on()
 
     def cancellation(self, status: ContainerStatus) -> Exit | None:
-        """Why it has to stop: for its disk, unused, for a sick GPU, or with its gang."""
+        """Why it has to stop: for its disk, unused, for its GPUs, or with its gang."""
         uses = self._disk.measure(status.pids)
         too_much = self._why_too_much(uses) or self._disk.why_uncounted
         if too_much:
@@ -205,6 +253,8 @@ class AttemptUpkeep:
             sick = sick_gpus(self._site, self._lease, ending=True)
             if sick:
                 return Exit(ExitKind.INFRASTRUCTURE, None, f"{SICK_GPU} ({sick})")
+            if over := self._grants.verdict():
+                return Exit(ExitKind.GPU_OUT_OF_MEMORY, None, f"ended as over its grant: {over}")
         meeting = self._attempt.meeting
         return why_end(self._site, meeting) if meeting is not None else None
 

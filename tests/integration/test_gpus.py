@@ -148,6 +148,46 @@ def test_a_run_out_of_gpu_memory_is_tried_again_with_more(stub_site, tmp_path) -
     assert "it is tried again with 6.0 GiB" in told, told
 
 
+HOLDS = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
+
+
+def test_who_takes_what_a_neighbour_was_granted_is_ended_and_the_neighbour_goes_on(
+    stub_site, stub, tmp_path
+) -> None:
+    asked = {"command": ["python", "-c", HOLDS]}
+    runs, pids, gpu = [], [], ""
+    try:
+        for name in ("greedy", "innocent"):
+            runs.append(
+                stub_site.submit(
+                    tmp_path, name=name, retries=1, **job(gpus=1, gpu_memory="10GiB") | asked
+                )
+            )
+            (gpu,) = granted(stub_site.until(runs[-1], "Running"))
+            said = wait_for(lambda: stub_site.run("logs", runs[-1]).stdout, lambda: "no pid")
+            pids.append(int(said.split()[1]))
+        greedy, innocent = runs
+        assert granted(stub_site.show(greedy)) == [gpu]
+        stub.set(gpu, used=20 * GIB, processes={pids[0]: 17 * GIB, pids[1]: 3 * GIB})
+        wait_for(
+            lambda: stub_site.show(greedy)["attempt"] == 2,
+            lambda: f"{stub_site.show(greedy)}\n{stub_site.worker_log()}",
+        )
+        stub.set(gpu, used=3 * GIB, processes={pids[1]: 3 * GIB})
+        told = " ".join(stub_site.run("show", greedy).stdout.split())
+        assert f"ended as over its grant: it held 17.0 GiB of {gpu}, was granted 10.0 GiB" in told
+        assert stub_site.show(greedy)["demand"]["gpu_memory_bytes"] > 17 * GIB
+        view = stub_site.show(innocent)
+        assert (view["state"], view["attempt"]) == ("Running", 1)
+    finally:
+        for run_id in runs:
+            stub_site.run("cancel", run_id)
+        for run_id in runs:
+            stub_site.until(run_id, "Cancelled")
+        if gpu:
+            stub.set(gpu, used=0, processes={})
+
+
 DIES_WITH_ITS_GPU = """\
 import os, sys, time
 print('devices', os.environ['CUDA_VISIBLE_DEVICES'], flush=True)

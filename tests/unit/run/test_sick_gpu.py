@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headway.model.gpu_health import GpuDrain, Sickness
+from headway.model.run import ExitKind
 from headway.run.upkeep import AttemptUpkeep
 from headway.this_node import sick_gpus
 
@@ -27,6 +28,7 @@ def upkeep(*why: Sickness) -> Any:
         _why_too_much=lambda _: "",
         _idle=SimpleNamespace(verdict=lambda: None),
         _health_due=SimpleNamespace(is_due=lambda: True),
+        _grants=SimpleNamespace(verdict=lambda: ""),
     )
 
 
@@ -47,3 +49,15 @@ def test_a_run_is_stopped_only_for_what_it_cannot_get_over(why: list[Sickness], 
     assert (AttemptUpkeep.cancellation(held, status) is not None) == ends
     # One that fails by itself there was on a sick GPU all the same.
     assert f"it has {why[0]}" in sick_gpus(held._site, held._lease)
+
+
+def test_whoever_takes_what_others_were_granted_ends_as_out_of_gpu_memory() -> None:
+    """So it is tried again with more."""
+    status: Any = SimpleNamespace(pids=())
+    held = upkeep(Sickness.HOT)
+    held._grants.verdict = lambda: "it held 58 GiB"
+    found = AttemptUpkeep.cancellation(held, status)
+    assert found is not None
+    assert (found.kind, found.message) == (
+        ExitKind.GPU_OUT_OF_MEMORY, "ended as over its grant: it held 58 GiB",
+    )  # fmt: skip

@@ -1,0 +1,46 @@
+"""Who holds so much of a shared GPU that others cannot have what they were granted there."""
+
+from collections.abc import Mapping
+
+from headway.model.node import Gpu, GpuReading
+from headway.policy.headroom import gpu_bytes_of_runs
+from headway.units import format_size
+
+LASTS_S = 10.0
+"""How long it has to be so: a process that has just begun is not known to be a run's at once."""
+
+
+def over_grants(gpu: Gpu, seen: GpuReading, granted: Mapping[str, int]) -> dict[str, str]:
+    """The runs that are to give *gpu* back, with the reason.
+
+    What is free and what the others have still to get of their grants is compared. While they can
+    have it nobody is over: the memory that is nobody's may be used. Else as many go as it takes,
+    whoever is furthest above its grant first. A run may be above by its part of the reserve, as
+    runs that keep to that cannot bring it about.
+
+    Args:
+        gpu: With its reserve.
+        seen: What it shows now.
+        granted: Of each run that shares it, bytes.
+
+    Returns:
+        Nothing where a driver does not say what each process holds.
+    """
+    if any(each.memory_bytes is None for each in seen.processes):
+        return {}
+    held = {run_id: gpu_bytes_of_runs(seen).get(run_id, 0) for run_id in granted}
+    owed = sum(max(bytes_ - held[run_id], 0) for run_id, bytes_ in granted.items())
+    missing = owed - (seen.memory_bytes - seen.used_bytes)
+    slack = gpu.reserve_bytes / max(gpu.memory_bytes - gpu.reserve_bytes, 1)
+    over = [run_id for run_id, bytes_ in granted.items() if held[run_id] > bytes_ * (1 + slack)]
+    found = {}
+    for run_id in sorted(over, key=lambda each: (granted[each] - held[each], each)):
+        if missing <= 0:
+            break
+        found[run_id] = (
+            f"it held {format_size(held[run_id])} of {gpu.uuid}, was granted "
+            f"{format_size(granted[run_id])}, and others lacked {format_size(missing)} of what "
+            "they were granted there"
+        )
+        missing -= held[run_id]
+    return found

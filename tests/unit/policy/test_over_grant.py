@@ -1,0 +1,72 @@
+"""Who is ended so that others have what they were granted of a GPU."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.model.node import Gpu, GpuProcess, GpuReading
+from headway.policy.over_grant import over_grants
+
+GPU = Gpu("GPU-0", 0, "H100", 80, reserve_bytes=4)
+
+
+def seen(held: dict[str, int | None], others: int = 0) -> GpuReading:
+    processes = tuple(GpuProcess(n, size, run) for n, (run, size) in enumerate(held.items()))
+    used = sum(size or 0 for size in held.values()) + others
+    return GpuReading("GPU-0", 0, "H100", 80, used, processes=processes)
+
+
+def ended(held: dict[str, int | None], granted: dict[str, int], others: int = 0) -> list[str]:
+    return list(over_grants(GPU, seen(held, others), granted))
+
+
+def test_who_takes_what_others_were_granted_is_over_and_nobody_else() -> None:
+    granted = {"a": 40, "b": 36}
+    assert ended({"a": 50, "b": 20}, granted) == ["a"]
+    assert ended({"a": 64, "b": 0}, granted) == ["a"]
+    (why,) = over_grants(GPU, seen({"a": 50, "b": 20}), granted).values()
+    assert why.startswith("it held 50 B of GPU-0, was granted 40 B, and others lacked 6 B of what")
+
+
+def test_memory_that_others_do_not_lack_may_be_used() -> None:
+    assert ended({"a": 60, "b": 10}, {"a": 40, "b": 20}) == []  # both fit
+    assert ended({"a": 44, "b": 36}, {"a": 40, "b": 36}) == []  # b has all that it was granted
+    assert ended({"a": 60}, {"a": 40}) == []
+
+
+def test_as_many_go_as_it_takes_who_is_furthest_above_first() -> None:
+    granted = {"a": 20, "b": 20, "c": 36}
+    assert ended({"a": 24, "b": 30, "c": 10}, granted) == ["b"]
+    assert ended({"a": 38, "b": 40, "c": 0}, {"a": 5, "b": 5, "c": 66}) == ["b", "a"]
+
+
+def test_what_strangers_took_is_not_laid_to_who_keeps_to_the_grant() -> None:
+    assert ended({"a": 40, "b": 20}, {"a": 40, "b": 36}, others=20) == []
+    assert ended({"a": 42, "b": 20}, {"a": 40, "b": 36}, others=18) == []  # its part of the reserve
+
+
+def test_nothing_is_said_where_the_driver_does_not_tell_who_holds_what() -> None:
+    assert ended({"a": None, "b": 20}, {"a": 40, "b": 36}, others=60) == []
+
+
+@given(st.randoms(use_true_random=False))
+def test_of_random_runs_no_innocent_goes_and_whoever_goes_helps(chance: random.Random) -> None:
+    granted: dict[str, int] = {}
+    gpu = Gpu("GPU-0", 0, "H100", 80_000, reserve_bytes=chance.choice([0, 500, 4000]))
+    left = gpu.memory_bytes - gpu.reserve_bytes
+    while left and len(granted) < 16:
+        granted[f"r{len(granted)}"] = size = chance.randint(1, left)
+        left -= size
+    held = {run: round(size * chance.uniform(0, 1.3)) for run, size in granted.items()}
+    while sum(held.values()) > gpu.memory_bytes:  # what is not there nobody holds
+        held[chance.choice(list(held))] //= 2
+    reading = GpuReading(
+        "GPU-0", 0, "H100", gpu.memory_bytes, sum(held.values()),
+        processes=tuple(GpuProcess(n, size, run) for n, (run, size) in enumerate(held.items())),
+    )  # fmt: skip
+    gone = over_grants(gpu, reading, granted)
+    assert all(held[run] > granted[run] for run in gone)
+    free = gpu.memory_bytes - sum(held[run] for run in held.keys() - gone.keys())
+    owed = sum(max(granted[run] - held[run], 0) for run in held.keys() - gone.keys())
+    assert owed <= free  # whoever is left can have all that was granted

@@ -1,0 +1,74 @@
+"""Who is over its grant is ended after a while, by more than one reading."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+from headway.clock import SystemClock
+from headway.model.lease import GpuGrant, Lease, Sharing
+from headway.model.node import Capacity, Gpu, GpuProcess, GpuReading, HostReading, Node, NodeReading
+from headway.run.upkeep import GrantWatch
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class HandClock(SystemClock):
+    at_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.at_s
+
+
+def lease(run_id: str, sharing: Sharing = Sharing.SHARED) -> Lease:
+    grants = (GpuGrant("GPU-0", 40, sharing),)
+    return Lease(1, run_id, 1, "n", "t", 1, 1.0, grants, {}, AT, AT)
+
+
+class Bench:
+    """A GPU that two runs share, and the watch of one of them."""
+
+    def __init__(self, own: Lease) -> None:
+        self.clock = HandClock()
+        self._node = Node("n", "gpu", Capacity(1.0, 1, (Gpu("GPU-0", 0, "H100", 80),)))
+        self.held, self.read_s = 60, 0.0
+        ledger = SimpleNamespace(
+            nodes=SimpleNamespace(get=lambda _: self._record()),
+            leases=SimpleNamespace(live=lambda _: [own, lease("innocent")]),
+        )
+        site = SimpleNamespace(ledger=ledger, clock=self.clock)
+        self._watch = GrantWatch(site, own)  # type: ignore[arg-type]
+
+    def _record(self) -> SimpleNamespace:
+        processes = (GpuProcess(1, self.held, "greedy"), GpuProcess(2, 10, "innocent"))
+        seen = GpuReading("GPU-0", 0, "H100", 80, self.held + 10, processes=processes)
+        at = AT + timedelta(seconds=self.read_s)
+        return SimpleNamespace(
+            node=self._node, reading=NodeReading(at, HostReading(1, 0, 0.0, 1), (seen,))
+        )
+
+    def ends(self, at_s: float, *, read_s: float) -> bool:
+        self.clock.at_s, self.read_s = at_s, read_s
+        return bool(self._watch.verdict())
+
+
+def test_it_has_to_last_and_to_be_read_again() -> None:
+    bench = Bench(lease("greedy"))
+    assert not bench.ends(0.0, read_s=0.0)
+    assert not bench.ends(60.0, read_s=0.0)  # the agent has not looked since
+    assert bench.ends(61.0, read_s=5.0)
+
+
+def test_it_counts_anew_where_it_was_over() -> None:
+    bench = Bench(lease("greedy"))
+    assert not bench.ends(0.0, read_s=0.0)
+    bench.held = 40
+    assert not bench.ends(9.0, read_s=9.0)
+    bench.held = 60
+    assert not bench.ends(12.0, read_s=12.0)
+    assert not bench.ends(21.0, read_s=21.0)
+    assert bench.ends(22.0, read_s=22.0)
+
+
+def test_neither_the_neighbour_nor_who_has_the_gpu_alone_is_ended() -> None:
+    for own in (lease("innocent"), lease("greedy", Sharing.WHOLE)):
+        bench = Bench(own)
+        assert not any(bench.ends(at_s, read_s=at_s) for at_s in (0.0, 10.0, 20.0, 30.0))
