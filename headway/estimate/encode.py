@@ -37,10 +37,10 @@ Floats = Annotated[
 UNSEEN = -1.0
 """Code of a category that no trace had."""
 
-_CATEGORIES = ("network", "gpu_type", "spread", "precision", "framework", "recipe")
+_CATEGORIES = ("network", "gpu_type", "beside", "spread", "precision", "framework", "recipe")
 _QUANTITIES = (
     *("batch_size", "gpus", "nodes", "data_threads", "cpus", "dataset_bytes", "dataset_samples"),
-    *("epochs", "flops", "params", "activations", "layers"),
+    *("beside_batch_size", "epochs", "flops", "params", "activations", "layers"),
     *("gpu_flops_per_s", "gpu_bandwidth_bytes_per_s"),
 )
 

@@ -31,6 +31,9 @@ class Configuration:
     """Normalised product name, such as ``v100``; ``cpu`` when no GPU is used."""
     gpus: int = 1
     """In all, over every node."""
+    beside: str = ""
+    """Network of what else is on its GPU; empty where it has it alone, or that is not known."""
+    beside_batch_size: int | None = None
     nodes: int = 1
     batch_size: int | None = None
     """Per GPU."""

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from headway.estimate.features import Configuration
 
-_LOWER = ("network", "gpu_type", "precision", "framework")
+_LOWER = ("network", "gpu_type", "beside", "precision", "framework")
 TEXTS = (*_LOWER, "recipe", "team")
 _COUNTS = (
     *("gpus", "nodes", "batch_size", "data_threads", "dataset_bytes", "dataset_samples"),
-    "iterations",
+    *("iterations", "beside_batch_size"),
 )
 _AS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(TEXTS, str),

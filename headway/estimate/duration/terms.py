@@ -6,7 +6,7 @@ from headway.estimate.duration.kernel import Embedding, Kernel
 from headway.estimate.encode import Encoder, Floats
 
 _WORKLOAD = ("network", "framework", "recipe")
-_MACHINE = ("gpu_type", "precision")
+_MACHINE = ("gpu_type", "beside", "beside_batch_size", "precision")
 _SCALE = ("gpus", "spread")
 _PHYSICS_OF_NETWORKS = ("flops", "params", "activations", "layers")
 _PHYSICS_OF_GPUS = ("gpu_flops_per_s", "gpu_bandwidth_bytes_per_s")

@@ -2,6 +2,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, cross_val_predict
@@ -12,7 +13,14 @@ from headway.estimate.estimator import Estimators
 from headway.estimate.features import Configuration, from_trace
 from headway.estimate.frame import configurations_of, frame_of
 from headway.estimate.physics import shipped
-from headway.estimate.regressors import Estimator, GpuMemory, HostMemory, Runtime, TraceFeatures
+from headway.estimate.regressors import (
+    Estimator,
+    GpuMemory,
+    HostMemory,
+    Runtime,
+    SlowDown,
+    TraceFeatures,
+)
 from headway.model.trace import Trace
 
 RNG = np.random.default_rng(0)
@@ -31,7 +39,13 @@ RUNS = [
 
 CHECKS = [
     (estimator, check)
-    for each in (Runtime(max_iter=2), Runtime(unit="run", max_iter=2), HostMemory(), GpuMemory())
+    for each in (
+        Runtime(max_iter=2),
+        Runtime(unit="run", max_iter=2),
+        SlowDown(max_iter=2),
+        HostMemory(),
+        GpuMemory(),
+    )
     for estimator, check in estimator_checks_generator(each, mark=None)
     # Needs another array library than NumPy; whoever names none with SCIPY_ARRAY_API skips it.
     if "array_api" not in str(check)
@@ -124,3 +138,38 @@ def test_a_peak_that_was_not_enough_is_a_lower_bound():
     assert told == pytest.approx(least, rel=0.1)
     taken_for_peaks = HostMemory().fit(X, y).predict(X)
     assert taken_for_peaks.mean() < 0.95 * told.mean()
+
+
+def pairs():
+    """Programs that take turns on a GPU: each waits for as long as the other's step takes."""
+    steps_s = {"cnn": 1.0, "lm": 2.0, "a3c": 0.5, "gan": 1.5, "bert": 3.0}
+    rows = pd.DataFrame(
+        [
+            (a, b, batch, other)
+            for a in steps_s
+            for b in steps_s
+            for batch in (8, 32)
+            for other in (8, 32)
+        ],
+        columns=["network", "beside", "batch_size", "beside_batch_size"],
+    ).assign(gpu_type="v100")
+    own_s, others_s = (
+        rows[name].map(steps_s) * rows[batch] / 8
+        for name, batch in (("network", "batch_size"), ("beside", "beside_batch_size"))
+    )
+    return rows, (1 + others_s / own_s).to_numpy()
+
+
+def test_how_a_pair_that_was_never_measured_slows_each_other_is_told():
+    X, y = pairs()
+    each = ["".join(sorted(pair)) for pair in zip(X["network"], X["beside"], strict=True)]
+    said = cross_val_predict(SlowDown(), X, y, groups=each, cv=GroupKFold(5))
+    assert np.abs(y / said - 1).mean() < 0.1, "what they did beside others tells of it"
+    assert np.abs(y / np.median(y) - 1).mean() > 0.5
+
+
+def test_nobody_is_faster_beside_another():
+    X, y = pairs()
+    never = SlowDown().fit(X, np.full(len(y), 1.0) + 0.001 * (y > 2)).predict_quantiles(X)
+    assert never.min() == 1.0
+    assert (np.diff(never, axis=1) >= 0).all()
