@@ -16,6 +16,7 @@ from prefect.cli import app
 
 from blocks.site import HeadwayContainerPolicy, HeadwayLine, HeadwayNode
 from headway.errors import LedgerMissing
+from headway.leader.notification import HeadwayNotification
 from headway.ledger import Ledger
 from headway.model.engine import LEADS_TO, SAMPLE
 from headway.prefect.auth import site_auth
@@ -31,6 +32,7 @@ def register(settings: Settings) -> list[str]:
         (HeadwayContainerPolicy, "site", POLICY),
         (HeadwayLine, "site", LINE),
     ]
+    HeadwayNotification.register_type_and_schema()
     created = []
     for kind, name, noted in wanted:
         kind.register_type_and_schema()

@@ -3,10 +3,10 @@
 import logging
 
 import anyio
-import prefect.blocks.notifications  # noqa: F401 - makes its types of blocks known to Prefect
 from prefect.blocks.abstract import NotificationBlock
 from prefect.blocks.core import Block
 
+import headway.leader.notification  # noqa: F401 - makes it and Prefect's own known to Prefect
 from headway.model.notice import Notice
 from headway.site import Site
 from headway.views.notice_text import Text, array_text, run_text

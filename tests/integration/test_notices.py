@@ -16,6 +16,8 @@ _MAKE = """
 import sys
 from prefect.blocks.notifications import CustomWebhookNotificationBlock as Webhook
 Webhook(name="test", url=sys.argv[1], json_data={"title": "{{subject}}", "text": "{{body}}"}).save("test")
+from headway.leader.notification import HeadwayNotification as Any
+Any(url=sys.argv[1].replace("http:", "json:")).save("test")
 Webhook(name="gone", url="http://127.0.0.1:9/", json_data={}).save("gone")
 """  # noqa: E501 - a program
 
@@ -55,7 +57,8 @@ def test_an_end_is_told_once_and_a_block_that_fails_stops_no_other(
         cwd=ROOT, check=True, timeout=120,
     )  # fmt: skip
     blocks = ["custom-webhook/gone", "custom-webhook/test", "secret/no-notifier"]
-    process_site.set_knobs(teams={"default": {"notify": blocks}})
+    apprise = "headway-notification/test"
+    process_site.set_knobs(teams={"default": {"notify": [*blocks, apprise]}})
     runs = [process_site.submit(tmp_path, name=name, notify=blocks) for name in ("one", "two")]
     for run_id in runs:
         process_site.until(run_id, "Completed")
@@ -68,6 +71,9 @@ def test_an_end_is_told_once_and_a_block_that_fails_stops_no_other(
     counted = "SELECT count(*) FROM notice WHERE error <> '' AND taken_at IS NOT NULL"
     wait_for(lambda: process_site.count(counted) == 4, process_site.worker_log)
     assert posted.empty()
+    process_site.submit(tmp_path, name="three", notify=[apprise])
+    by_apprise = posted.get(timeout=60)
+    assert by_apprise["title"].startswith("headway: three ended well")
 
 
 def test_a_job_names_only_blocks_of_its_team(process_site: LiveSite, tmp_path: Path) -> None:
