@@ -10,13 +10,19 @@ LASTS_S = 10.0
 """How long it has to be so: a process that has just begun is not known to be a run's at once."""
 
 
+_SOME = 0.05
+"""Of a grant what a run may have above it, while so much of the GPU is free."""
+
+
 def over_grants(gpu: Gpu, seen: GpuReading, granted: Mapping[str, int]) -> dict[str, str]:
     """The runs that are to give *gpu* back, with the reason.
 
     What is free and what the others have still to get of their grants is compared. While they can
     have it nobody is over: the memory that is nobody's may be used. Else as many go as it takes,
     whoever is furthest above its grant first. A run may be above by its part of the reserve, as
-    runs that keep to that cannot bring it about.
+    runs that keep to that cannot bring it about; and by a twentieth while a twentieth of the GPU
+    is free, since a prediction may err by that, and others may never want all that they were
+    granted.
 
     Args:
         gpu: With its reserve.
@@ -30,8 +36,11 @@ def over_grants(gpu: Gpu, seen: GpuReading, granted: Mapping[str, int]) -> dict[
         return {}
     held = {run_id: gpu_bytes_of_runs(seen).get(run_id, 0) for run_id in granted}
     owed = sum(max(bytes_ - held[run_id], 0) for run_id, bytes_ in granted.items())
-    missing = owed - (seen.memory_bytes - seen.used_bytes)
+    free = seen.memory_bytes - seen.used_bytes
+    missing = owed - free
     slack = gpu.reserve_bytes / max(gpu.memory_bytes - gpu.reserve_bytes, 1)
+    if free >= _SOME * seen.memory_bytes:
+        slack = max(slack, _SOME)
     over = [run_id for run_id, bytes_ in granted.items() if held[run_id] > bytes_ * (1 + slack)]
     found = {}
     for run_id in sorted(over, key=lambda each: (granted[each] - held[each], each)):

@@ -35,6 +35,24 @@ def test_memory_that_others_do_not_lack_may_be_used() -> None:
     assert ended({"a": 60}, {"a": 40}) == []
 
 
+def test_a_little_above_counts_once_the_gpu_is_nearly_full() -> None:
+    granted = {"a": 4000, "b": 3600}
+    gpu = Gpu("GPU-0", 0, "H100", 8000, reserve_bytes=80)
+
+    def gone(a: int, b: int) -> list[str]:
+        processes = (GpuProcess(1, a, "a"), GpuProcess(2, b, "b"))
+        used = a + b + 300  # the driver's
+        return list(
+            over_grants(
+                gpu, GpuReading("GPU-0", 0, "H100", 8000, used, processes=processes), granted
+            )
+        )
+
+    assert gone(4150, 2000) == []  # b lacks 50, and does not yet want them
+    assert gone(4150, 3300) == ["a"]
+    assert gone(4250, 2000) == ["a"]
+
+
 def test_as_many_go_as_it_takes_who_is_furthest_above_first() -> None:
     granted = {"a": 20, "b": 20, "c": 36}
     assert ended({"a": 24, "b": 30, "c": 10}, granted) == ["b"]
@@ -69,4 +87,6 @@ def test_of_random_runs_no_innocent_goes_and_whoever_goes_helps(chance: random.R
     assert all(held[run] > granted[run] for run in gone)
     free = gpu.memory_bytes - sum(held[run] for run in held.keys() - gone.keys())
     owed = sum(max(granted[run] - held[run], 0) for run in held.keys() - gone.keys())
-    assert owed <= free  # whoever is left can have all that was granted
+    # Whoever is left can have all that was granted, or all but a little that is not wanted yet.
+    above = sum(max(held[run] - granted[run], 0) for run in held.keys() - gone.keys())
+    assert owed <= free or (owed - free <= above <= 0.05 * gpu.memory_bytes <= free)
