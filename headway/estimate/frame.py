@@ -1,33 +1,25 @@
 """Configurations as pandas frames and back: what scikit-learn's tools and people's own work on."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, get_args, get_type_hints
 
 import pandas as pd
 from numpy.typing import NDArray
 
 from headway.estimate.features import Configuration
 
-_LOWER = ("network", "gpu_type", "beside", "precision", "framework")
-TEXTS = (*_LOWER, "recipe", "team")
-_COUNTS = (
-    *("gpus", "nodes", "batch_size", "data_threads", "dataset_bytes", "dataset_samples"),
-    *("iterations", "beside_batch_size"),
-)
-_AS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(TEXTS, str),
-    **dict.fromkeys(_LOWER, lambda value: str(value).lower()),
-    **dict.fromkeys(_COUNTS, int),
-    "gpu_is_guessed": bool,
+_TYPES = {
+    name: (get_args(kind) or (kind,))[0]
+    for name, kind in get_type_hints(Configuration).items()
+    if name != "settings"
 }
-"""How values of columns are read; all others are float."""
-KNOWN_BEFORE = tuple(f.name for f in fields(Configuration) if f.name != "settings")
+KNOWN_BEFORE = tuple(_TYPES)
 """Columns that are known before a run starts, besides options of its command, which begin so: --"""
-_KNOWN = frozenset(KNOWN_BEFORE)
-
-
+TEXTS = tuple(name for name, kind in _TYPES.items() if kind is str)
+_AS_WRITTEN = frozenset({"recipe", "team"})
+"""All other texts are read in lower case."""
 MOST_SETTINGS = 256
 
 
@@ -52,11 +44,10 @@ def configurations_of(columns: pd.DataFrame | Mapping[str, NDArray[Any]]) -> lis
     found = []
     for row in pd.DataFrame(dict(columns)).astype(object).to_dict("records"):
         told = {str(name): value for name, value in row.items() if not pd.isna(value)}
-        known: dict[str, Any] = {
-            name: _AS.get(name, float)(value) for name, value in told.items() if name in _KNOWN
-        }
+        known: dict[str, Any] = {n: _TYPES[n](value) for n, value in told.items() if n in _TYPES}
+        known |= {n: known[n].lower() for n in TEXTS if n in known and n not in _AS_WRITTEN}
         known["gpus"] = max(known.get("gpus", 1), 1)
         known["recipe"] = known.get("recipe") or known.get("network") or "unnamed"
-        own = {name: float(value) for name, value in told.items() if name not in _KNOWN}
+        own = {name: float(value) for name, value in told.items() if name not in _TYPES}
         found.append(Configuration(**known, settings=own))
     return found

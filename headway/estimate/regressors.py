@@ -129,29 +129,23 @@ class Runtime(_OfRows):
         return self.model_.quantiles(asked, q)
 
 
-class SlowDown(_OfRows):
+class SlowDown(Runtime):
     """How many times as long a step takes beside another program on its GPU as alone.
 
     That other's network and batch size are the columns `beside` and `beside_batch_size`. See
     `TimeModel`: whom a run shares its GPU with is part of the machine that it has.
     """
 
+    unit = Unit.RUN.value  # of a ratio nothing is expected that is of seconds
+
     def __init__(self, *, max_iter: int = ITERATIONS, random_state: int = 0) -> None:
         """*max_iter* steps at most are taken in the search for scales."""
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
-        """Learn from the ratios *y* of a step's times, shape (n,), of the rows of *X*."""
-        pairs, longer = self._learnt_from(X, y)
-        self.model_ = TimeModel.fit(pairs, longer, self.random_state, self.max_iter, Unit.RUN)
-        self.n_iter_ = self.max_iter
-        return self
-
     def predict_quantiles(self, X: Any, q: Sequence[float] = SPAN) -> Floats:
         """Ratios of 1 and more, shape (n, quantiles): nobody is faster for a neighbour."""
-        pairs = self._asked(X)
-        return np.maximum(self.model_.quantiles(pairs, q), 1.0)
+        return np.maximum(super().predict_quantiles(X, q), 1.0)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
