@@ -6,6 +6,7 @@ other: whatever was left half done is seen here again, and done.
 
 import enum
 import re
+from dataclasses import replace
 
 from headway.engine.judge import BY_USER, IN_VAIN
 from headway.engine.port import Job, Phase
@@ -98,10 +99,18 @@ def _ended_in_line(job: Job) -> tuple[Do, ...]:
 def end_of(job: Job | None) -> Exit:
     """How an attempt ended whose job has; of one that nobody can say of, that."""
     if job is not None and job.end is not None:
-        return job.end
+        if job.end.kind is not ExitKind.TIMED_OUT or not job.changed:
+            return job.end
+        return replace(job.end, message=f"{job.end.message}; {_changed(job)}")
     why = "its files on the shared folder are gone" if job is None or not job.reason else ""
     why = why or (job.reason.sentence if job is not None and job.reason else "")
     return Exit(ExitKind.INFRASTRUCTURE, None, why)
+
+
+def _changed(job: Job) -> str:
+    return (
+        f"it was changed there, by somebody or by the cluster's own rules: {', '.join(job.changed)}"
+    )
 
 
 def more_time_s(
@@ -136,6 +145,7 @@ def about(job: Job) -> str:
     if job.reason is not None and job.phase is not Phase.RUNNING:
         step = f"; {job.reason.step}" if job.reason.step else ""
         text += f": {job.reason.sentence}{step}"
+    text += f"; {_changed(job)}" if job.changed else ""
     if job.expected_start_at is not None:
         text += f"; by its scheduler's forecast it starts {job.expected_start_at:%d %b %H:%M} UTC"
     return text

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from headway.clock import Clock
 from headway.engine.errors import EngineRefused
-from headway.engine.judge import NO_TRACE, OVER_MEMORY, Seen, judged
+from headway.engine.judge import NO_TRACE, OVER_MEMORY, Given, Seen, changed, judged
 from headway.engine.place import Facts, Place
 from headway.engine.port import After, Array, Job, Part, Phase, Request, Submitted, Used
 from headway.engine.record import Record
@@ -72,6 +72,10 @@ class FolderEngine(ABC):
     def _kill(self, which: Sequence[tuple[str, int]]) -> None:
         """End them by the engine's own means."""
 
+    def _given(self, _request: Request, _follows: tuple[str, ...] | None) -> Given | None:
+        """As the queue tells it, what the engine is given; None where it does not tell."""
+        return None
+
     def submit(self, request: Request) -> Submitted:
         """See `Engine.submit`: what an earlier try may have left is looked for first."""
         for part in request.parts:
@@ -91,7 +95,8 @@ class FolderEngine(ABC):
                     place.note(key, engine_id)
                     return Submitted(key, engine_id, is_new=False)
             ids = self._follows(request)
-            script = place.prepare(request, self._names, self._spread, self._rank_variable)
+            given = self._given(request, tuple(ids.values()))
+            script = place.prepare(request, self._names, self._spread, self._rank_variable, given)
             engine_id = self._hand_in(request, script, ids)
             place.note(key, engine_id)
             return Submitted(key, engine_id, is_new=True)
@@ -110,7 +115,7 @@ class FolderEngine(ABC):
         given = self._names, self._spread, self._rank_variable
         for one in left:
             with place.locked(one.key):
-                place.prepare(one, *given)
+                place.prepare(one, *given, self._given(one, None))
         together = replace(array, members=len(left), each=left)
         parts = tuple(together if part is array else part for part in request.parts)
         request = replace(request, parts=parts)
@@ -216,7 +221,9 @@ class FolderEngine(ABC):
             seen = found[0] if found else None
             marked = all_marked or (has_files and place.is_cancelled(key, member))
             job = judged(key, member, seen, record, grace_s=facts.grace_s, marked=marked, kept=kept)
-            job = self._for_its_memory(replace(job, is_cancelled=marked), record)
+            now = None if seen is None else seen.given
+            differs = changed(facts.given, now) if facts.given and now else ()
+            job = self._for_its_memory(replace(job, is_cancelled=marked, changed=differs), record)
             if seen is not None and seen.kind is ExitKind.OK and record is None:
                 job = self._without_trace(job)
             if is_here and seen is not None and job.end is not None and kept is None:

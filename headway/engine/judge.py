@@ -11,6 +11,7 @@ from datetime import datetime
 from headway.engine.port import Job, Phase, Reason
 from headway.engine.record import Record, moment
 from headway.model.run import Exit, ExitKind
+from headway.units import format_duration
 
 _EARLY_S = 90.0
 """An engine's signal before the end of the time may come so much too soon (Slurm: a minute)."""
@@ -38,6 +39,37 @@ AGAIN = Reason("", "it had begun, and somebody or the engine put it into the que
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """What an engine was given beside resources, or has now: somebody may have changed it there."""
+
+    pool: str
+    time_limit_s: float | None
+    """Asked for: None for the pool's own."""
+    nice: int
+    follows: tuple[str, ...] | None
+    """The engine's ids of jobs whose end it waits for; None: not known."""
+
+
+def changed(asked: Given, now: Given) -> tuple[str, ...]:
+    """What is otherwise now, in a clause each. One that it waits for no more may have ended."""
+    found = []
+    if now.pool != asked.pool:
+        found.append(f"its partition is {now.pool}, not {asked.pool}")
+    if asked.time_limit_s not in {None, now.time_limit_s}:
+        has, had = (
+            "unlimited" if each is None else format_duration(each)
+            for each in (now.time_limit_s, asked.time_limit_s)
+        )
+        found.append(f"its time limit is {has}, not {had}")
+    if now.nice != asked.nice:
+        found.append(f"its nice value is {now.nice}, not {asked.nice}")
+    if asked.follows is not None:
+        more = sorted(set(now.follows or ()) - {each.partition("_")[0] for each in asked.follows})
+        found += [f"it waits for the end of job {each}, too" for each in more]
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """A job as the engine's queue has it."""
 
@@ -53,6 +85,8 @@ class Seen:
     expected_start_at: datetime | None = None
     time_limit_s: float | None = None
     nodes: str = ""
+    given: Given | None = None
+    """None where the engine does not tell."""
 
 
 def judged(

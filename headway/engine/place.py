@@ -25,7 +25,7 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
@@ -33,6 +33,7 @@ from typing import Any
 
 from headway.durable import replace_file
 from headway.engine import containers, wrapper
+from headway.engine.judge import Given
 from headway.engine.port import Array, Gang, Request, Used
 from headway.engine.record import Record
 from headway.errors import InvalidInput
@@ -68,6 +69,7 @@ class Facts:
     members: tuple[int, ...]
     grace_s: float
     touched: frozenset[int]
+    given: Given | None = None
 
 
 class Place:
@@ -117,7 +119,7 @@ class Place:
         each = tuple(self.each(key))
         found = Facts(
             self.was_tried(key), "" if each else self.noted(key), each, self.members(key),
-            self.grace_s(key), frozenset(self.touched(key)),
+            self.grace_s(key), frozenset(self.touched(key)), self.given(key),
         )  # fmt: skip
         # Files of an array's members lie in folders of their own.
         is_sure = before == stamp and found.members == (0,)
@@ -133,7 +135,12 @@ class Place:
             yield
 
     def prepare(
-        self, request: Request, names: str, spread: Sequence[str] = (), rank_variable: str = ""
+        self,
+        request: Request,
+        names: str,
+        spread: Sequence[str] = (),
+        rank_variable: str = "",
+        given: Given | None = None,
     ) -> Path:
         """Write down what is to run; the script that the engine is given.
 
@@ -142,6 +149,7 @@ class Place:
             names: Lines of sh that tell the wrapper who it is.
             spread: Words that start what follows them once on each node of an allocation.
             rank_variable: In which each of these finds its number.
+            given: What the engine is given, as it will tell it.
         """
         folder = self.folder(request.key)
         with _held(self.root / "lock"):
@@ -157,6 +165,7 @@ class Place:
             "image": request.image,
             "mounts": request.mounts,
             "grace_s": request.grace_s,
+            "given": given and asdict(given),
             "time_limit_s": request.time_limit_s,
             "members": array and array.members,
             "each": [one.key for one in array.each] if array else [],
@@ -296,6 +305,13 @@ class Place:
         """Between its SIGTERM and its SIGKILL."""
         return float(self._request(key).get("grace_s", 0.0))
 
+    def given(self, key: str) -> Given | None:
+        """What the engine was given; None where that was not noted."""
+        if (found := self._request(key).get("given")) is None:
+            return None
+        follows = found["follows"]
+        return Given(**found | {"follows": None if follows is None else tuple(follows)})
+
     def _request(self, key: str) -> dict[str, Any]:
         """What was asked for, read again where that was written anew: each question looks at it.
 
@@ -312,7 +328,8 @@ class Place:
         if key not in self._requests or self._requests[key][0] != stamp:
             found = json.loads(path.read_bytes())
             kept: dict[str, Any] = {}
-            kept |= {name: found[name] for name in ("members", "each", "grace_s") if name in found}
+            names = ("members", "each", "grace_s", "given")
+            kept |= {name: found[name] for name in names if name in found}
             self._requests[key] = stamp, kept
         return self._requests[key][1]
 

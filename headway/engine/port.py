@@ -179,6 +179,8 @@ class Job:
     """Where it runs, as the engine writes it."""
     is_cancelled: bool = False
     """Whether `Engine.cancel` was asked to end it."""
+    changed: tuple[str, ...] = ()
+    """What somebody has changed of it at the engine, in a clause each."""
 
 
 @dataclass(frozen=True, slots=True)

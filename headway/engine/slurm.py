@@ -20,16 +20,33 @@ from pathlib import Path
 from headway.clock import Clock
 from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.folder_engine import FolderEngine
-from headway.engine.judge import Seen
+from headway.engine.judge import Given, Seen
 from headway.engine.place import KEY, Place
 from headway.engine.port import After, Array, Cluster, Gang, Nice, Part, Phase, Request, Requeue
 from headway.engine.slurm_inspect import cluster, seconds
 from headway.engine.slurm_limits import Ends, Limits, is_limit, read_limits
-from headway.engine.slurm_options import options
+from headway.engine.slurm_options import minutes, options
 from headway.engine.slurm_states import read_reason, read_state
+from headway.units import MINUTE_S
 
 _FIELD, _LINE = "\x1f", "\x1e\n"
-_COLUMNS = ("%i", "%F", "%K", "%T", "%r", "%S", "%l", "%N", "%e", "%q", "%a", "%k")
+_COLUMNS = (
+    "%i",
+    "%F",
+    "%K",
+    "%T",
+    "%r",
+    "%S",
+    "%l",
+    "%N",
+    "%e",
+    "%q",
+    "%a",
+    "%P",
+    "%y",
+    "%E",
+    "%k",
+)
 _WIDTH = len(_COLUMNS)
 _ANSWERS_WITHIN_S = 60.0
 _LIMITS_EVERY_S, _BRIEF_S = 60.0, 5.0
@@ -39,6 +56,8 @@ _AWAY = re.compile(
     re.IGNORECASE,
 )
 """What Slurm's commands say when it is not the request that is wrong."""
+_FOLLOWED = re.compile(r":(\d+)")
+"""The jobs in ``afterok:12(unfulfilled),afterany:13_*(unfulfilled)``."""
 _NOT_RUN = (126, 127)
 """What a shell ends with, or the loader of libraries, when a program does not start."""
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -75,6 +94,11 @@ class SlurmEngine(FolderEngine):
         nodes = self._ask("sinfo", "-h", "-N", "-o", "%N|%R|%G|%c|%m|%T")
         pools = self._ask("scontrol", "show", "partition", "--oneliner")
         return cluster(nodes, pools, self._ask("scontrol", "show", "config"))
+
+    def _given(self, request: Request, follows: tuple[str, ...] | None) -> Given:
+        limit_s, nice = request.time_limit_s, request.part(Nice)
+        asked_s = None if limit_s is None else minutes(limit_s, request.grace_s) * MINUTE_S
+        return Given(request.pool, asked_s, nice.value if nice else 0, follows)
 
     def _hand_in(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
         given = options(request, f"headway:{self._site}:{request.key}", ids)
@@ -186,7 +210,9 @@ def _first_ends(rows: Sequence[Sequence[str]]) -> Ends:
 
 
 def _seen(columns: Sequence[str], known: Limits, ends: Ends) -> Seen:
-    engine_id, _, _, state, code, start, limit, nodes, _, qos, account, _ = columns
+    engine_id, _, _, state, code, start, limit, nodes, _, qos, account, pool, nice, after, _ = (
+        columns
+    )
     phase, kind, sentence = read_state(state, code)
     waits = phase in {Phase.WAITING, Phase.HELD}
     at = _time(start)
@@ -197,6 +223,7 @@ def _seen(columns: Sequence[str], known: Limits, ends: Ends) -> Seen:
         expected_start_at=at if waits else None,
         time_limit_s=seconds(limit),
         nodes=nodes,
+        given=Given(pool, seconds(limit), int(nice), tuple(_FOLLOWED.findall(after))),
     )  # fmt: skip
 
 

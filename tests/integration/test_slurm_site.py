@@ -133,10 +133,14 @@ def test_what_slurms_own_commands_do_is_told(
 ) -> None:
     cluster.ask("scontrol", "update", "PartitionName=all", "State=DOWN")
     try:
-        run_id = submitted(site, tmp_path, command=["sleep", "600"])
+        run_id = submitted(site, tmp_path, command=["sleep", "600"], max_runtime="30m")
         why = said_of(site, run_id, "its partition is down")
         assert "job " in why
+        assert "changed" not in why
         job = in_queue(cluster)[0]
+        cluster.ask("scontrol", "update", f"JobId={job}", "TimeLimit=123", "Nice=50")
+        why = said_of(site, run_id, "its nice value is 50, not 0")
+        assert "its time limit is 2 h 3 min, not" in why
         cluster.hold(job)
         said_of(site, run_id, "holds it")
     finally:

@@ -2,13 +2,14 @@
 
 import ast
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from headway.engine import containers, wrapper
-from headway.engine.judge import FORGOTTEN, NEVER_BEGAN, Seen, judged
+from headway.engine.judge import FORGOTTEN, NEVER_BEGAN, Given, Seen, changed, judged
 from headway.engine.pace import pause_s
 from headway.engine.port import Phase
 from headway.engine.record import Record
@@ -172,3 +173,28 @@ def test_the_wrapper_runs_on_an_old_python():
         assert (
             modules <= {"__future__", "collections.abc", "contextlib", "pathlib", "typing"} | more
         )
+
+
+ASKED = Given("gpu", 3600.0, 1000, ("12_3",))
+
+
+@pytest.mark.parametrize(
+    ("asked", "now", "told"),
+    [
+        (ASKED, Given("gpu", 3600.0, 1000, ("12",)), []),
+        (ASKED, Given("gpu", 3600.0, 1000, ()), []),  # that one has ended
+        (replace(ASKED, time_limit_s=None), Given("gpu", 60.0, 1000, ()), []),  # the pool's own
+        (replace(ASKED, follows=None), Given("gpu", 3600.0, 1000, ("77",)), []),
+        (ASKED, Given("cpu", 3600.0, 1000, ()), ["its partition is cpu, not gpu"]),
+        (ASKED, Given("gpu", 7200.0, 1000, ()), ["its time limit is 2 h, not 1 h"]),
+        (ASKED, Given("gpu", None, 1000, ()), ["its time limit is unlimited, not 1 h"]),
+        (ASKED, Given("gpu", 3600.0, 0, ()), ["its nice value is 0, not 1000"]),
+        (
+            ASKED,
+            Given("gpu", 3600.0, 1000, ("12", "77")),
+            ["it waits for the end of job 77, too"],
+        ),
+    ],
+)
+def test_what_somebody_has_changed_is_told(asked: Given, now: Given, told: list[str]) -> None:
+    assert list(changed(asked, now)) == told

@@ -15,7 +15,23 @@ def test_a_comment_that_holds_no_key_is_nobodys(
     engine = SlurmEngine(Place(tmp_path), "s", SystemClock())
     lines = [
         "\x1f".join(
-            (str(at), str(at), "N/A", "PENDING", "None", "N/A", "1:00", "", "N/A", "", "", comment)
+            (
+                str(at),
+                str(at),
+                "N/A",
+                "PENDING",
+                "None",
+                "N/A",
+                "1:00",
+                "",
+                "N/A",
+                "",
+                "",
+                "p",
+                "0",
+                "(null)",
+                comment,
+            )
         )
         for at, comment in enumerate(["headway:s:r-1", "headway:s:../r", "headway:s:", "mine"])
     ]
