@@ -104,6 +104,13 @@ class Encoder:
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(self.columns))
 
 
+def centre_of(x: Floats) -> Floats:
+    """Mean of what is known in each column; 0 where nothing is."""
+    known = ~np.isnan(x)
+    total = np.where(known, x, 0.0).sum(axis=0)
+    return np.asarray(total / np.maximum(known.sum(axis=0), 1), dtype=np.float64)
+
+
 def _category(configuration: Configuration, name: str) -> str:
     if name == "spread":
         return "spread" if configuration.nodes > 1 else "packed"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from headway.estimate.duration.kernel import Embedding, Kernel
-from headway.estimate.encode import Encoder, Floats
+from headway.estimate.encode import Encoder, Floats, centre_of
 
 _WORKLOAD = ("network", "framework", "recipe")
 _MACHINE = ("gpu_type", "beside", "beside_batch_size", "precision")
@@ -89,13 +89,11 @@ def _kernel(
         for factor in term:
             sized = categories <= factor < len(names)
             theta.append(_LENGTHS.get(names[factor], 1.0) if sized else 0.0)
-    known = ~np.isnan(x)
-    centre = np.where(known, x, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     return Kernel(
         categorical=tuple(i < categories for i in range(len(names))),
         linear=quantities,
         terms=terms,
-        centre=centre,
+        centre=centre_of(x),
         theta=np.array([*theta, -3.5]),
         embeddings=embeddings,
     )

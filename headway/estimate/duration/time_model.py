@@ -17,7 +17,7 @@ from headway.estimate.duration.gp import EXACT, GaussianProcess, left_out
 from headway.estimate.duration.kernel import TUNED_ON, Kernel
 from headway.estimate.duration.terms import embedded_kernel, plain_kernel, workload
 from headway.estimate.duration.work import share, work
-from headway.estimate.encode import UNSEEN, Encoder, Floats
+from headway.estimate.encode import UNSEEN, Encoder, Floats, centre_of
 from headway.estimate.features import Configuration, Unit
 
 CHAMPION = "gp"
@@ -174,14 +174,6 @@ def _batch(encoder: Encoder, x: Floats) -> Floats:
     """The column of relative batches; zeros where all have the same."""
     at = encoder.columns
     return x[:, at.index("batch_size")] if "batch_size" in at else np.zeros(len(x))
-
-
-def centre_of(x: Floats) -> Floats:
-    """Mean of what is known in each column; 0 where nothing is."""
-    known = ~np.isnan(x)
-    return np.asarray(
-        np.where(known, x, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1), dtype=np.float64
-    )
 
 
 def believable(
