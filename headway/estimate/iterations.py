@@ -5,7 +5,8 @@ follows from how such predictions came out: each run of the past is predicted fr
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from statistics import NormalDist
 
 from headway.estimate.features import Configuration, from_trace
@@ -74,18 +75,22 @@ def after_count_of(wanted: Configuration, recent: Sequence[Trace]) -> NormalDist
     return NormalDist(*next_of(logs, _AFTER_SD)) if logs else None
 
 
-def newest_alike(wanted: Configuration, newest: Sequence[Trace]) -> tuple[str, int] | None:
-    """The run of this site, and its attempt, that tells best how *wanted* will go; None for none.
+def newest_alike(
+    wanted: Configuration, newest: Sequence[Trace], most: int
+) -> Iterator[tuple[str, int]]:
+    """The runs of this site, each with its attempt, that tell best how *wanted* will go.
 
-    Of *newest*, newest first, the first that ended well with as many GPUs and nodes and the same
-    batch size.
+    Of *newest*, newest first, those that ended well with as many GPUs and nodes and the same batch
+    size, *most* of them.
     """
-    for trace in newest:
-        run_id, _, attempt = (trace.run_id or "").rpartition("-")
-        its_own = trace.source == "site" and trace.exit == "ok" and attempt.isdecimal()
-        if its_own and _is_alike(from_trace(trace), wanted):
-            return run_id, int(attempt)
-    return None
+    alike = (
+        trace.run_id.rpartition("-")
+        for trace in newest
+        if trace.run_id and trace.source == "site" and trace.exit == "ok"
+        if _is_alike(from_trace(trace), wanted)
+    )
+    known = ((run_id, int(attempt)) for run_id, _, attempt in alike if attempt.isdecimal())
+    return islice(known, most)
 
 
 def _is_alike(one: Configuration, other: Configuration, count: Count = "iterations") -> bool:

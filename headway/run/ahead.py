@@ -1,18 +1,16 @@
 """What lies ahead of an attempt, as its job says it and as runs of its recipe have taught it."""
 
-from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
 from headway.estimate.features import from_job
 from headway.estimate.iterations import after_count_of, count_of, newest_alike
-from headway.estimate.remaining.course import Course
+from headway.estimate.remaining.course import Course, common_course
 from headway.model.job import TrainingJob
-from headway.model.progress import ProgressPoint
 from headway.progress.options import Totals, totals_of
 from headway.run.here import NodeAttempt
 
-_COURSE_POINTS = 200
+_COURSE_RUNS, _COURSE_POINTS = 2, 200
 
 
 class Ahead(NamedTuple):
@@ -27,7 +25,7 @@ class Ahead(NamedTuple):
     epochs: NormalDist | None = None
     """The same of its epochs."""
     course: Course | None = None
-    """How the speed of the newest run like it changed on its way."""
+    """How the speed of runs like it changed on their way."""
 
 
 def ahead_of(attempt: NodeAttempt, gpus: int) -> Ahead:
@@ -35,15 +33,14 @@ def ahead_of(attempt: NodeAttempt, gpus: int) -> Ahead:
     job = attempt.job
     recent = attempt.forecaster.recent(job)
     asked = from_job(job, gpus=gpus, nodes=job.nodes, dataset_bytes=attempt.dataset_bytes)
-    points: Sequence[ProgressPoint] = ()
-    if (newest := newest_alike(asked, recent)) is not None:
-        points = attempt.site.ledger.progress.thinned(*newest, _COURSE_POINTS)
+    thinned = attempt.site.ledger.progress.thinned
+    newest = newest_alike(asked, recent, _COURSE_RUNS)
     return Ahead(
         totals_of_job(job),
         count_of(asked, recent),
         after_count_of(asked, recent),
         count_of(asked, recent, "epochs"),
-        Course.of(points),
+        common_course([thinned(*each, _COURSE_POINTS) for each in newest]),
     )
 
 

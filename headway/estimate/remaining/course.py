@@ -19,8 +19,9 @@ from headway.model.progress import ProgressPoint
 
 LEAST_POINTS = 8
 """Fewer do not tell a change of speed from one slow unit."""
-UNEVEN = 2.0
-"""One half of the units takes at least so many times as long as the other; less may be noise."""
+CUTS, UNEVEN = (0.25, 0.5, 0.75), 2.0
+"""Units after one of these parts of a run take at least so many times as long as those before it,
+or as much less; what changes by less may be noise."""
 _LAST_FRAC = 0.25
 """Beyond the earlier run's end the speed of that last part of its units goes on …"""
 _FAR = 1e6
@@ -39,7 +40,7 @@ class Course:
 
     @classmethod
     def of(cls, points: Sequence[ProgressPoint]) -> Self | None:
-        """The course of a run by *points*, in order; None where it was even or they do not tell.
+        """The course of a run by *points*, in order; None where they do not tell.
 
         They do not where it began again, or changed what it counts.
         """
@@ -52,16 +53,13 @@ class Course:
         totals = {each.total for each in points if each.total}
         if (np.diff(done) < 0.0).any() or len(totals) > 1:
             return None
-        t_s, done = t_s[new], done[new]
+        # What came before its second report is start-up: its units count as those right after.
+        t_s, done = t_s[new][1:], done[new][1:]
         if len(done) < LEAST_POINTS or done[0] < 0.0 or t_s[-1] <= t_s[0]:
             return None
-        # What came before the first report is not known: its units count as those right after it.
         first_s = (t_s[1] - t_s[0]) / (done[1] - done[0]) * done[0]
         took_s = np.append(0.0, t_s - t_s[0] + first_s)
         done = np.append(0.0, done)
-        first_half_s = float(np.interp(done[-1] / 2.0, done, took_s))
-        if 1.0 / UNEVEN < first_half_s / (took_s[-1] - first_half_s) < UNEVEN:
-            return None
         # No unit weighs nothing: what is done would not count.
         weighed = 0.99 * took_s * (done[-1] / took_s[-1]) + 0.01 * done
         since = (1.0 - _LAST_FRAC) * done[-1]
@@ -81,9 +79,35 @@ class Course:
         (from_, to), (before, after) = self._done[at - 1 : at + 1], self._weighed[at - 1 : at + 1]
         return float((after - before) / (to - from_))
 
+    @property
+    def end(self) -> float:
+        """Units that the earlier run had."""
+        return float(self._done[-2])
+
+    def change(self, cut: float, end: float) -> float:
+        """How many times as long a unit takes between *cut* and *end* as before *cut*."""
+        before = self.weighed(cut)
+        return (self.weighed(end) - before) / (end - cut) / (before / cut)
+
     def law(self, of: NormalDist) -> NormalDist:
         """Of the logarithm of how much there is in all, weighed, by that *of* its units."""
         low, mid, high = (
             log(max(self.weighed(exp(of.mean + each * of.stdev)), 1e-9)) for each in (-1, 0, 1)
         )
         return NormalDist(mid, (high - low) / 2.0)
+
+
+def common_course(runs: Sequence[Sequence[ProgressPoint]]) -> Course | None:
+    """The course of the first of *runs*, newest first; None where they were not uneven alike.
+
+    A run that had a neighbour for half of its time is uneven, too.
+    """
+    courses = [course for each in runs if (course := Course.of(each)) is not None]
+    if not courses or len(courses) < len(runs) or len({each.count for each in courses}) > 1:
+        return None
+    end = min(each.end for each in courses)
+    for cut in CUTS:
+        changes = [each.change(cut * end, end) for each in courses]
+        if min(changes) >= UNEVEN or max(changes) <= 1.0 / UNEVEN:
+            return courses[0]
+    return None

@@ -135,7 +135,7 @@ def test_how_long_runs_go_on_when_their_count_is_over_is_learnt_from_those_that_
     assert after_count_of(replace(wanted(), recipe="another"), runs) is None
 
 
-def test_the_run_before_is_the_newest_of_this_site_that_ended_well() -> None:
+def test_the_runs_before_are_the_newest_of_this_site_that_ended_well() -> None:
     runs = [
         ran(5, 100, {}, run_id="e-1", exit="failed"),
         ran(4, 100, {}, run_id="other:7", source="lab2"),
@@ -144,5 +144,6 @@ def test_the_run_before_is_the_newest_of_this_site_that_ended_well() -> None:
         ran(2, 100, {}, run_id="b-1"),
     ]
     asked = replace(wanted(), gpus=1)
-    assert newest_alike(asked, runs) == ("5c-9f", 2)
-    assert newest_alike(replace(asked, gpus=2), runs) is None
+    assert list(newest_alike(asked, runs, 2)) == [("5c-9f", 2), ("b", 1)]
+    assert list(newest_alike(asked, runs, 1)) == [("5c-9f", 2)]
+    assert not list(newest_alike(replace(asked, gpus=2), runs, 2))

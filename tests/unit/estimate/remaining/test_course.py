@@ -6,7 +6,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from headway.estimate.remaining.course import Course
+from headway.estimate.remaining.course import Course, common_course
 from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.model.progress import ProgressPoint
 
@@ -61,19 +61,23 @@ def test_how_many_there_will_be_is_weighed_too() -> None:
     assert said.low_s < left_s < said.high_s
 
 
-def test_an_even_run_has_no_course() -> None:
+def test_along_an_even_run_nothing_is_weighed() -> None:
     even = [ProgressPoint(5.0 + 0.1 * step, iteration=step) for step in range(1, 100)]
-    assert Course.of(even) is None
+    assert common_course([even]) is None
     dice = np.random.default_rng(1)
     times = 5.0 + np.cumsum(dice.lognormal(-2.0, 0.7, 100))
     noisy = [ProgressPoint(float(t_s), iteration=n) for n, t_s in enumerate(times, start=1)]
-    assert Course.of(noisy) is None
+    assert common_course([noisy]) is None
+    compiled = [even[0]._replace(t_s=2.0, iteration=0), *even]
+    assert common_course([[each._replace(t_s=each.t_s + 60.0) for each in compiled[1:]]]) is None
+    later = [each._replace(t_s=each.t_s + 60.0 * (each.iteration > 0)) for each in compiled]
+    assert common_course([later]) is None, "its first iteration was start-up"
 
 
 def test_what_does_not_tell_has_none() -> None:
     told = points(25_000)
     assert Course.of([]) is None
-    assert Course.of(told[:7]) is None, "too few"
+    assert Course.of(told[:8]) is None, "too few"
     assert Course.of([*told, ProgressPoint(200.0, iteration=5, total=25_000)]) is None, "anew"
     assert Course.of([told[0]._replace(total=9), *told[1:]]) is None, "of something else"
     assert Course.of([ProgressPoint(1.0, metrics={"loss": 1.0})]) is None
@@ -89,3 +93,17 @@ def test_it_is_even_on_average_and_rises() -> None:
     weighed = [course.weighed(done) for done in range(0, 60_000, 500)]
     assert all(np.diff(weighed) > 0.0)
     assert course.weight(60_000) == pytest.approx(course.weight(20_000), rel=0.01)
+
+
+def test_two_runs_have_to_agree() -> None:
+    told = points(25_000)
+    even = [ProgressPoint(5.0 + 0.1 * step, iteration=step) for step in range(1, 100)]
+    otherwise = [
+        each._replace(t_s=200.0 - before.t_s) for each, before in zip(told, told[::-1], strict=True)
+    ]
+    course = common_course([told])
+    assert course is not None
+    assert common_course([told, points(50_000)]) is not None
+    assert common_course([told, even]) is None
+    assert common_course([told, otherwise]) is None
+    assert common_course([]) is None
