@@ -190,8 +190,8 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> StubGpus:
     for each in (folder, folder.parent):
         each.chmod(0o755)  # a program looks here, too, and is not root
     stub = StubGpus(folder / "gpus.state")
-    stub.add("GPU-a", total=24 * GIB)
-    stub.add("GPU-b", total=24 * GIB)
+    stub.add("GPU-a", total=24 * GIB, sm=0, tensor=0, dram=0)
+    stub.add("GPU-b", total=24 * GIB, sm=0, tensor=0, dram=0)
     return stub
 
 

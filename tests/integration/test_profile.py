@@ -16,6 +16,7 @@ pytestmark = pytest.mark.prefect
 BUSY = {
     "util": 60, "pcie_rx": round(9e9 / KIB), "pcie_tx": round(1e9 / KIB),
     "pcie_gen": 3, "pcie_width": 16, "pcie_gen_max": 3, "pcie_width_max": 16,
+    "sm": 54, "tensor": 2, "dram": 12, "clock": 990, "clock_max": 1980, "clock_limits": 4,
 }  # fmt: skip
 
 
@@ -96,6 +97,11 @@ def test_while_it_runs_and_without_a_report_nvml_tells(site: LiveSite, tmp_path:
     ]
     assert profile["copies"][0]["gpu"] == gpu
     assert profile["busy_frac"] == pytest.approx(0.6)
+    activity = (
+        "its GPUs were 60 % utilised, SMs 54 %, tensor cores 2 %, memory 12 %: waits for memory"
+    )
+    assert activity in profile["text"]
+    assert "clocks at 50 % of the highest, held down for power 100 % of the time" in profile["text"]
     assert "nsys made no report" in profile["notes"][0]
 
 
