@@ -145,7 +145,7 @@ class FolderEngine(ABC):
                         number == member or (engine_id, number) not in jobs
                     ):
                         name = f"{engine_id}_{number}"
-                        one = replace(seen, engine_id=name)
+                        one = seen if seen.engine_id == name else replace(seen, engine_id=name)
                         found.setdefault(each[number - 1], {})[name, 0] = one
         return found
 
@@ -223,7 +223,9 @@ class FolderEngine(ABC):
             job = judged(key, member, seen, record, grace_s=facts.grace_s, marked=marked, kept=kept)
             now = None if seen is None else seen.given
             differs = changed(facts.given, now) if facts.given and now else ()
-            job = self._for_its_memory(replace(job, is_cancelled=marked, changed=differs), record)
+            if marked or differs:  # which of thousands that wait few are
+                job = replace(job, is_cancelled=marked, changed=differs)
+            job = self._for_its_memory(job, record)
             if seen is not None and seen.kind is ExitKind.OK and record is None:
                 job = self._without_trace(job)
             if is_here and seen is not None and job.end is not None and kept is None:

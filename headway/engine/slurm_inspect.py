@@ -1,6 +1,7 @@
 """What Slurm says of a cluster, as pools, nodes and GPUs. Pure functions of its words."""
 
 import re
+from functools import lru_cache
 
 from headway.engine.port import Cluster
 from headway.model.engine import EngineNode, EnginePool, GpuKind
@@ -18,6 +19,7 @@ _SHORT_MEMORY = (
 _LEAST_AGE_S = 60.0
 
 
+@lru_cache(1000)
 def seconds(text: str) -> float | None:
     """A duration as Slurm writes it, ``[DAYS-][[HOURS:]MINUTES:]SECONDS``; None: no limit."""
     days, _, rest = text.rpartition("-")
