@@ -10,6 +10,7 @@ remote calls of the question.
 """
 
 import argparse
+import gc
 import os
 import statistics
 import sys
@@ -55,6 +56,7 @@ class Follower:
         self.jobs = EngineJobs(engine, self.site)
         node.ledger.engines.keep("slurm", "here", [(p.name, p) for p in engine.inspect().pools])
         self.queue = EngineQueue(self.site, self.jobs)
+        gc.freeze()  # as in the process that the fork server makes
 
     def enqueue(self, run_id: str, shell: str, **job: Any) -> None:
         """Put a run into the ledger."""
