@@ -237,6 +237,9 @@ _ADDED = {
     "standing": ("phase", "iteration", "epoch", "total", "per_s"),
     "trace": ("team",),
     "lease_port": ("program_port",),
+    "telemetry": (
+        "sm_frac", "tensor_frac", "bandwidth_frac",
+        "clock_frac", "power_limited_frac", "heat_limited_frac"),
 }  # fmt: skip
 """The columns that the migrations from 0007 on add to the tables of before."""
 
