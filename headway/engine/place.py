@@ -1,6 +1,6 @@
 """The shared folder: what is handed to an engine's machines, and what their wrapper leaves there.
 
-ROOT/wrapper-….pyz              `wrapper` and `containers` as they are in this version
+ROOT/wrapper-….pyz              `wrapper` and its parts as they are in this version
 ROOT/KEY/request.json, job.sh   what to run; what the engine is given
 ROOT/KEY/lock                   held by who hands the job in
 ROOT/KEY/group                  of one that was handed in with others: under which key
@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.durable import replace_file
-from headway.engine import containers, wrapper
+from headway.engine import wrapper
 from headway.engine.judge import Given
 from headway.engine.port import Array, Gang, Request, Used
 from headway.engine.record import Record
@@ -354,9 +354,11 @@ class Place:
 
 def _archive() -> bytes:
     """What a machine's Python runs as one file."""
-    files = {"__main__.py": Path(wrapper.__file__).read_bytes()}
-    files["headway/engine/containers.py"] = Path(containers.__file__).read_bytes()
+    here = Path(wrapper.__file__)
+    files = {"__main__.py": here.read_bytes()}
     files |= {"headway/__init__.py": b"", "headway/engine/__init__.py": b""}
+    for part in wrapper.PARTS:
+        files[f"headway/engine/{part}.py"] = here.with_name(f"{part}.py").read_bytes()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         for name, source in files.items():

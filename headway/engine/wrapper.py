@@ -1,6 +1,6 @@
 """What runs on a machine of an engine: starts the program, and leaves in its folder how it went.
 
-It is copied into the shared folder, with `containers`, and needs nothing else of headway: the
+It is copied into the shared folder, with `PARTS`, and needs nothing else of headway: the
 standard library of Python 3.8 and later. ``wrapper FOLDER`` runs the job of that folder, ``wrapper
 FOLDER rank`` its part on one node of several.
 
@@ -28,15 +28,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from headway.engine import containers
+from headway.engine.image_start import KILL_S, Container, in_image
+from headway.engine.processes import Gpus, descendants, memory_bytes, out_of_memory_kills
 
+PARTS = ("containers", "image_start", "processes")
+"""The modules beside this one that it uses."""
 EVERY_S = 1.0
 """How often memory is measured."""
-GPU_EVERY_S = 10.0
 TRIES = 30
 """A disk may be full, or a file server away, just when the record is to be written."""
-KILL_S = 10.0
-"""So long after its grace a container may take to be killed by the program that started it."""
 AGAIN_S = 30
 """So long a start that repeats another one waits for the end of that."""
 STOPPED = 143
@@ -88,68 +88,6 @@ def claim(folder: str, job: str) -> bool:
     return True
 
 
-def descendants(pid: int) -> list[int]:
-    """That process and all that it started."""
-    parents = {}
-    for each in os.listdir("/proc"):
-        if each.isdigit():
-            with suppress(OSError, ValueError, IndexError), open(f"/proc/{each}/stat") as file:
-                parents[int(each)] = int(file.read().rpartition(")")[2].split()[1])
-    found: list[int] = []
-    left = [pid]
-    while left:
-        found.append(left.pop())
-        left += [child for child, parent in parents.items() if parent == found[-1]]
-    return found
-
-
-def memory_bytes(pids: set[int]) -> int:
-    """What these processes hold now, shared memory counted once."""
-    held = 0
-    for each in pids:
-        with suppress(OSError, ValueError), open(f"/proc/{each}/smaps_rollup") as file:
-            held += sum(int(line.split()[1]) for line in file if line.startswith("Pss:"))
-    return held * 1024
-
-
-def out_of_memory_kills() -> int:
-    """How often the kernel killed something in this job's control group for its memory."""
-    with suppress(OSError, ValueError):
-        with open("/proc/self/cgroup") as file:
-            place = file.read().strip().rpartition(":")[2]
-        with open(f"/sys/fs/cgroup{place}/memory.events") as file:
-            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
-    return 0
-
-
-class Gpus:
-    """What the GPUs that this job sees do, where there is an nvidia-smi."""
-
-    def __init__(self) -> None:
-        self.ids = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        self.program = shutil.which("nvidia-smi") if self.ids else None
-        self.at = 0.0
-        self.peak_bytes: int | None = None
-        self.utilisations: list[float] = []
-
-    def look(self, now_s: float) -> None:
-        """Measure, if it is time."""
-        if self.program is None or now_s - self.at < GPU_EVERY_S:
-            return
-        self.at = now_s
-        asked = [self.program, f"--id={self.ids}"]
-        asked += ["--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
-        with suppress(OSError, ValueError, IndexError, subprocess.SubprocessError):
-            answer = subprocess.check_output(asked, stderr=subprocess.DEVNULL, timeout=5)
-            rows = [line.split(",") for line in answer.decode().splitlines()]
-            self.utilisations += [float(row[0]) / 100 for row in rows]
-            self.peak_bytes = max([self.peak_bytes or 0, *(int(row[1]) << 20 for row in rows)])
-
-    def mean(self) -> float | None:
-        """Mean utilisation until now; None where nothing was measured."""
-        return sum(self.utilisations) / len(self.utilisations) if self.utilisations else None
-
-
 def begin(mask: Any) -> None:
     """In the new process: signals as they were, and an end with this one, however that ends."""
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -157,79 +95,6 @@ def begin(mask: Any) -> None:
         import ctypes  # noqa: PLC0415 - not every Python has it
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-class Container:
-    """What its program runs in, where the job has an image and something else is the parent."""
-
-    def __init__(self, runtime: containers.Runtime, name: str) -> None:
-        self.kill, self.ask = runtime.kill(name), runtime.pid(name)
-        self.pid = 0
-        with suppress(ImportError, AttributeError, OSError):
-            import ctypes  # noqa: PLC0415 - not every Python has it
-
-            ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
-
-    def inside(self) -> list[int]:
-        """Its processes, the first one first; none before it is there."""
-        if self.ask and not self.pid:
-            said = asked(self.ask)
-            self.pid = int(said) if said.isdecimal() else 0
-        return descendants(self.pid) if self.pid else []
-
-    def signal(self, pids: list[int], number: int) -> bool:
-        """Tell them; whether there are any. A program between might end before them."""
-        for pid in pids:
-            with suppress(OSError):
-                os.kill(pid, number)
-        return bool(pids)
-
-    def sweep(self) -> None:
-        """End what is left, and take up what it used."""
-        with suppress(ChildProcessError):
-            for _ in range(TRIES):
-                self.signal(descendants(os.getpid())[1:], signal.SIGKILL)
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-                time.sleep(0.05)
-
-
-def asked(words: list[str]) -> str:
-    """What that command says; empty where it fails."""
-    with suppress(OSError, subprocess.SubprocessError):
-        said = subprocess.check_output(words, stderr=subprocess.DEVNULL, timeout=KILL_S)
-        return said.decode(errors="replace").strip()
-    return ""
-
-
-def in_image(
-    request: Any, command: list[str], env: dict[str, str], folder: str
-) -> tuple[list[str], dict[str, str], Container | None, str]:
-    """The command and the environment that run that command in its image; or what is wrong."""
-    there = containers.found()
-    runtime = containers.chosen(there)
-    if runtime is None:
-        why = containers.none_of(there)
-        return command, env, None, f"nothing starts images on {socket.gethostname()}: {why}"
-    where = env.pop("HEADWAY_WORKING_DIR") or folder
-    # A link leads out of the container.
-    env["HEADWAY_OUTPUTS"] = os.path.realpath(env["HEADWAY_OUTPUTS"])
-    folders = [containers.Mount(each, each) for each in (where, env["HEADWAY_OUTPUTS"])]
-    given = containers.Start(
-        request["image"], command, where,
-        folders + [containers.Mount(*each) for each in request["mounts"]],
-        {name: value for name, value in env.items() if is_jobs(name, value)},
-        has_gpus=bool(env.get("CUDA_VISIBLE_DEVICES")),
-        name=f"headway-{os.path.basename(folder)}-{socket.gethostname()}-{os.getpid()}",
-    )  # fmt: skip
-    own = {**os.environ, **runtime.variables(given), "HEADWAY_WORKING_DIR": where}
-    own.pop("SLURM_JWT", None)
-    return runtime.words(given), own, Container(runtime, given.name), ""
-
-
-def is_jobs(name: str, value: str) -> bool:
-    """Whether a program in an image gets that variable: of its machine's it has no use."""
-    return os.environ.get(name) != value or name.startswith(("CUDA_", "HEADWAY_", "SLURM_"))
 
 
 def start(
