@@ -27,6 +27,7 @@ from headway.site import Site
 from headway.units import MIB, MINUTE_S
 from headway.waits import until
 
+_LOOK_BYTES = 256 * MIB
 _LOOK_S = 20.0
 """So long is waited for a machine of each pool to say what starts images there."""
 
@@ -65,7 +66,8 @@ def add_engine(
         if name in known and known[name].node in there - {settings.node}:
             allowed = f"node {known[name].node} hands its runs in: add it there"
             raise InvalidInput("engine", kind, allowed)
-    found = replace(found, pools=with_containers(engine, found.pools, site.clock))
+    before = {pool: known[name].has.containers for pool, name in names.items() if name in known}
+    found = replace(found, pools=with_containers(engine, found.pools, site.clock, before))
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
         for pool in found.pools:
             what = f"Partition {pool.name} of {engine.name} {found.version}"
@@ -81,20 +83,18 @@ def add_engine(
 
 
 def with_containers(
-    engine: Engine, pools: Sequence[EnginePool], clock: Clock
+    engine: Engine,
+    pools: Sequence[EnginePool],
+    clock: Clock,
+    known: Mapping[str, Mapping[str, str] | None],
 ) -> tuple[EnginePool, ...]:
     """*pools*, each with what starts images on the machine that a small job of it is given.
 
-    Where none is free in time, or the pool takes no such job, that is not known.
+    Where none is free in time, or the pool takes no such job, it is what was *known*.
     """
     source = Path(containers.__file__).read_text()
-    keys = {pool.name: f"look-{token_hex(6)}" for pool in pools}
+    keys: dict[str, str] = {}
     there: dict[str, Mapping[str, str]] = {}
-    for pool, key in keys.items():
-        command = ("python3", "-c", source)
-        asked = Request(key, "headway-look", pool, command, 1, 64 * MIB, time_limit_s=MINUTE_S)
-        with suppress(EngineError, OSError):
-            engine.submit(asked)
 
     def looked() -> bool:
         with suppress(EngineError):
@@ -106,13 +106,26 @@ def with_containers(
             return ended >= set(keys.values())
         return False
 
-    until(looked, clock, _LOOK_S, 0.5)
-    with suppress(EngineError, OSError):
-        engine.cancel([(key, 0) for pool, key in keys.items() if pool not in there])
-    for key in keys.values():
+    try:
+        for pool in pools:
+            key = f"look-{token_hex(6)}"
+            command = ("python3", "-c", source)
+            asked = Request(
+                key, "headway-look", pool.name, command, 1, _LOOK_BYTES, time_limit_s=MINUTE_S
+            )
+            with suppress(EngineError, OSError):
+                engine.submit(asked)
+                keys[pool.name] = key
+        until(looked, clock, _LOOK_S, 0.5)
+    finally:
         with suppress(EngineError, OSError):
-            engine.forget(key)
-    return tuple(replace(pool, containers=there.get(pool.name)) for pool in pools)
+            engine.cancel([(key, 0) for pool, key in keys.items() if pool not in there])
+        for key in keys.values():
+            with suppress(EngineError, OSError):
+                engine.forget(key)
+    return tuple(
+        replace(pool, containers=there.get(pool.name, known.get(pool.name))) for pool in pools
+    )
 
 
 def lead_to_engine(site: Site, say: Callable[[str], None]) -> None:
@@ -166,6 +179,6 @@ def look_at(site: Site, kind: str, pools: Mapping[str, EnginePoolRecord]) -> tup
 def _starts_images(pool: EnginePool) -> str:
     """What starts them there."""
     if (known := pool.containers) is None:
-        return "not known, since no machine was free to look: `headway engine add` looks again"
+        return "not known, since nobody could look: `headway engine add` looks again"
     runtime = containers.chosen(known)
     return f"by {runtime.program}" if runtime else f"none ({containers.none_of(known)})"

@@ -26,6 +26,12 @@ _FILE = (
 """In sh: have the image *2* as the file *1*, then start what follows."""
 
 
+_LOADERS = (
+    *("LD_", "XDG_", "DOCKER_", "CONTAINER", "STORAGE_", "REGISTRY_", "ENROOT_", "PODMAN_"),
+    *("BUILDAH_", "DBUS_", "NOTIFY_SOCKET"),
+)
+
+
 class Mount(NamedTuple):
     """A folder of the machine, as the program finds it."""
 
@@ -60,6 +66,11 @@ class Runtime:
     look: Sequence[str]
     """The command whose answer says whether it does."""
 
+    mend: Sequence[str] = ()
+    """The command that has `look` answer again where it asks for it, after all was killed."""
+    is_parent = True
+    """Its containers are the job's: what they use is counted, and the job's GPUs are theirs."""
+
     def why_not(self, said: str) -> str:
         """Why it starts none, by the answer to `look`; empty where it does."""
         return "" if said else "it does not tell its version"
@@ -73,7 +84,10 @@ class Runtime:
         return {name: value for name, value in start.env.items() if not _is_loaders(name)}
 
     def kill(self, _name: str) -> list[str]:
-        """The command that kills the container of that name; empty: it ends with the first one."""
+        """The command that kills and removes the container of that name.
+
+        Empty: it ends with the first one.
+        """
         return []
 
     def pid(self, _name: str) -> list[str]:
@@ -110,7 +124,7 @@ class Enroot(Runtime):
         """See `Runtime`."""
         registry, _, rest = start.image.partition("/")
         uri = f"docker://{rest}" if registry == "docker.io" else f"docker://{registry}#{rest}"
-        name = start.image.replace("/", "+") + ".sqsh"
+        name = start.image.replace("/", "+").replace(":", "+") + ".sqsh"
         file = str(Path.home() / ".cache" / "headway" / name)
         given = ["sh", "-c", _FILE, "sh", file, uri, "--rw", *_named(start)]
         for each in start.mounts:
@@ -129,6 +143,7 @@ class Podman(Runtime):
     """Podman without root. Its containers are children of the job, and not of its command."""
 
     program, look = "podman", ("podman", "info", "--format={{.Host.Security.Rootless}}")
+    mend: Sequence[str] = ("podman", "system", "migrate")
     _gpus = "--device=nvidia.com/gpu=all"  # which of them CUDA_VISIBLE_DEVICES says
 
     def why_not(self, said: str) -> str:
@@ -152,7 +167,7 @@ class Podman(Runtime):
 
     def kill(self, name: str) -> list[str]:
         """See `Runtime`."""
-        return [self.program, "kill", name]
+        return ["sh", "-c", '"$0" kill "$1"; "$0" rm --force "$1"', self.program, name]
 
     def pid(self, name: str) -> list[str]:
         """See `Runtime`."""
@@ -163,7 +178,7 @@ class Docker(Podman):
     """A Docker service of the user's own: its containers are the service's children."""
 
     program, look = "docker", ("docker", "info", "--format={{.SecurityOptions}}")
-    _gpus = "--gpus=all"
+    mend, is_parent = (), False
 
     def why_not(self, said: str) -> str:
         """See `Runtime`: who may speak to a service of root's is root."""
@@ -181,8 +196,17 @@ RUNTIMES: Sequence[Runtime] = (
 
 
 def found() -> dict[str, str]:
-    """By name, of each that is here: why it starts no images for this user; empty where it does."""
-    return {each.program: _looked(each) for each in RUNTIMES if shutil.which(each.program)}
+    """By name, of those that are here: why they start no images for this user; empty: it does.
+
+    None is looked at after the first that does.
+    """
+    there: dict[str, str] = {}
+    for each in RUNTIMES:
+        if shutil.which(each.program):
+            there[each.program] = _looked(each)
+            if not there[each.program]:
+                break
+    return there
 
 
 def chosen(there: Mapping[str, str]) -> Runtime | None:
@@ -200,10 +224,10 @@ def _looked(runtime: Runtime) -> str:
     if os.geteuid() == 0:
         return _AS_ROOT
     try:
-        done = subprocess.run(
-            runtime.look, stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=_LOOK_S, check=False,
-        )  # fmt: skip
+        done = _run(runtime.look)
+        if done.returncode and runtime.mend and " ".join(runtime.mend).encode() in done.stderr:
+            _run(runtime.mend)
+            done = _run(runtime.look)
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
     if done.returncode:
@@ -212,9 +236,15 @@ def _looked(runtime: Runtime) -> str:
     return runtime.why_not(done.stdout.decode(errors="replace").strip())
 
 
+def _run(words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LOOK_S, check=False
+    )
+
+
 def _is_loaders(name: str) -> bool:
     """Whether that variable would change the program that starts the image."""
-    return name == "PATH" or name.startswith("LD_")
+    return name in ("PATH", "HOME", "TMPDIR") or name.startswith(_LOADERS)
 
 
 def _named(start: Start) -> list[str]:

@@ -26,6 +26,7 @@ class Container:
 
     def __init__(self, runtime: containers.Runtime, name: str) -> None:
         self.kill, self.ask = runtime.kill(name), runtime.pid(name)
+        self.is_child = runtime.is_parent
         self.pid = 0
         with suppress(ImportError, AttributeError, OSError):
             import ctypes  # noqa: PLC0415 - not every Python has it
@@ -46,8 +47,10 @@ class Container:
                 os.kill(pid, number)
         return bool(pids)
 
-    def sweep(self) -> None:
-        """End what is left, and take up what it used."""
+    def sweep(self, *, ended_well: bool) -> None:
+        """End what is left, and take up what it used; who ended well has removed itself."""
+        if self.kill and not ended_well:
+            asked(self.kill)
         with suppress(ChildProcessError):
             for _ in range(SWEEPS):
                 self.signal(descendants(os.getpid())[1:], signal.SIGKILL)
@@ -80,15 +83,19 @@ def in_image(
     given = containers.Start(
         request["image"], command, where,
         folders + [containers.Mount(*each) for each in request["mounts"]],
-        {name: value for name, value in env.items() if is_jobs(name, value)},
+        {name: value for name, value in env.items() if is_jobs(name, request)},
         has_gpus=bool(env.get("CUDA_VISIBLE_DEVICES")),
         name=f"headway-{os.path.basename(folder)}-{socket.gethostname()}-{os.getpid()}",
     )  # fmt: skip
+    if given.has_gpus and not runtime.is_parent:
+        # Outside of its control group a job's GPUs have other numbers.
+        return command, env, None, f"{runtime.program} cannot be told which GPUs are the job's"
     own = {**os.environ, **runtime.variables(given), "HEADWAY_WORKING_DIR": where}
     own.pop("SLURM_JWT", None)
     return runtime.words(given), own, Container(runtime, given.name), ""
 
 
-def is_jobs(name: str, value: str) -> bool:
+def is_jobs(name: str, request: Any) -> bool:
     """Whether a program in an image gets that variable: of its machine's it has no use."""
-    return os.environ.get(name) != value or name.startswith(("CUDA_", "HEADWAY_", "SLURM_"))
+    told = name in request["env"] or name in ((request["gang"] or {}).get("env") or {})
+    return told or name.startswith(("CUDA_", "HEADWAY_", "SLURM_"))

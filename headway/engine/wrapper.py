@@ -163,15 +163,18 @@ def follow(
     kill(program)  # what it left behind
     if guard is not None:
         guard.kill()
+    code = program.returncode
     if container is not None:
-        container.sweep()
+        if container.kill and found["asked_at"] is not None and code == 0:
+            code = STOPPED  # Podman's own end, where it was told, too: not the program's
+        container.sweep(ended_well=code == 0)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     found["host_peak_bytes"] = max(found["host_peak_bytes"], used.ru_maxrss * 1024)
-    found["cpu_s"] = used.ru_utime + used.ru_stime
+    is_counted = container is None or container.is_child
+    found["cpu_s"] = used.ru_utime + used.ru_stime if is_counted else None
     found["gpu_peak_bytes"], found["gpu_utilisation_frac"] = gpus.peak_bytes, gpus.mean()
     found["oom_kills"] = out_of_memory_kills() - before
     found["cancelled"] = cancelled(folder)
-    code = program.returncode
     found["exit_code"], found["signal"] = (128 - code, -code) if code < 0 else (code, None)
 
 
@@ -306,6 +309,8 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
             if request["gang"]["spread"]:
                 part = [sys.executable, "-IS", sys.argv[0], sys.argv[1], "rank"]
                 command = [*request["gang"]["spread"], *part]
+                if request.get("image"):  # a PATH of the job's is one of its image's
+                    env["PATH"] = os.environ.get("PATH", os.defpath)
     if cancelled(folder):
         found.update(cancelled=True, exit_code=143)
     else:

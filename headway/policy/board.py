@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headway.model.lease import Lease
 from headway.policy.closeness import choose
 from headway.policy.fit import Ask, Headroom
-from headway.policy.room import Occupant, Reservation
+from headway.policy.room import Occupant, Reservation, Room
 
 
 class Place(NamedTuple):
@@ -80,19 +80,22 @@ class Board:
         free for those who need them. First of all the node that has its checkpoint.
         """
         end_s = now_s + ask.high_s
-        found: list[tuple[tuple[float, ...], int, tuple[int, ...]]] = []
+        found: list[tuple[tuple[float, ...], int]] = []
+        fitting: dict[int, Sequence[tuple[int, Room]]] = {}
         for at, node in enumerate(self.nodes):
             if not node.fits(ask):
                 continue
             if not all(r.fits_during(need, now_s, end_s) for r, need in node.rooms_for(ask, ())):
                 continue
-            choice = _choose(node, ask, now_s, end_s)
-            if choice is not None:
-                found.append((choice[0], at, choice[1]))
+            fitting[at] = _fitting(node, ask, now_s, end_s)
+            if len(fitting[at]) >= ask.gpus:
+                found.append((_score(node, fitting[at], ask.gpus), at))
         if len(found) < ask.nodes:
             return ()
         best = sorted(found, key=lambda each: (self.nodes[each[1]].name != ask.home, each))
-        return tuple(Place(at, gpus) for _, at, gpus in best[: ask.nodes])
+        return tuple(
+            Place(at, tuple(sorted(choose(fitting[at], ask.gpus)))) for _, at in best[: ask.nodes]
+        )
 
     def earliest(self, ask: Ask, now_s: float) -> tuple[float, tuple[Place, ...]]:
         """The earliest start of *ask* by predicted ends, all reservations kept; infinite if none.
@@ -149,28 +152,27 @@ class Board:
         return [least_s, *sorted(later)]
 
 
-def _choose(
-    node: Headroom, ask: Ask, now_s: float, end_s: float
-) -> tuple[tuple[float, ...], tuple[int, ...]] | None:
-    """The GPUs of *node* that suit best, with how well they do (smallest is best)."""
+def _fitting(node: Headroom, ask: Ask, now_s: float, end_s: float) -> Sequence[tuple[int, Room]]:
+    """The GPUs of *node* that *ask* may have now, each with its position."""
     if ask.gpus == 0:
-        return (node.host.free_bytes,), ()
+        return ()
     need = ask.gpu
-    fitting = [
+    return [
         (at, room)
         for at, room in node.suitable(ask)
         if room.fits_now(need) and (not room.reservations or room.fits_during(need, now_s, end_s))
     ]
-    if len(fitting) < ask.gpus:
-        return None
-    chosen = choose(fitting, ask.gpus)
-    alone, free_bytes = max(
-        (not node.gpus[at].occupants, node.gpus[at].free_bytes) for at in chosen
-    )
-    score: tuple[float, ...] = (0, free_bytes)
+
+
+def _score(node: Headroom, fitting: Sequence[tuple[int, Room]], gpus: int) -> tuple[float, ...]:
+    """How well *gpus* of the *fitting* ones suit (smallest is best), wherever they are."""
+    if gpus == 0:
+        return (node.host.free_bytes,)
+    order = sorted((not room.occupants, room.free_bytes) for _, room in fitting)
+    alone, free_bytes = order[gpus - 1]
     if alone:
-        score = (1, free_bytes, sum(not room.occupants for room in node.gpus))
-    return score, tuple(sorted(chosen))
+        return (1, free_bytes, sum(not room.occupants for room in node.gpus))
+    return (0, free_bytes)
 
 
 def _free_during(node: Headroom, ask: Ask, start_s: float) -> tuple[int, ...] | None:

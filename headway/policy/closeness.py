@@ -22,10 +22,11 @@ _LEVELS = (
 def choose(fitting: Iterable[tuple[int, Room]], count: int) -> list[int]:
     """The positions of *count* of the *fitting* GPUs, which are at least so many.
 
-    Those that runs share already come first, the fullest of them before others, so that one is
-    filled before the next. Of idle ones it is the set whose GPUs are closest to each other, by the
-    sum over all pairs; among equals those with the least memory, and then those far from the GPUs
-    that stay idle: these remain close to each other.
+    Those that runs share already come first, so that one is filled before the next: the fullest,
+    or where distances are known, of several the closest. Of idle ones it is the set whose GPUs are
+    closest to each other, by the sum over all pairs (of very many sets, one that is nearly so);
+    among equals those with the least memory, and then those far from the GPUs that stay idle:
+    these remain close to each other.
     """
     order = sorted(fitting, key=lambda each: (not each[1].occupants, each[1].free_bytes, each[0]))
     if len(order) == count or not any(room.distances for _, room in order):
@@ -60,9 +61,10 @@ def closeness(gpus: Sequence[Gpu]) -> str:
     far = [one.distances.get(other.uuid) for one, other in combinations(gpus, 2)]
     if not far or None in far:
         return ""
-    most = max(each for each in far if each is not None)
-    if most == 0:
+    known = [each for each in far if each is not None]
+    if not any(known):
         return "parts of one board"
-    level = most % WITHOUT_NVLINK
+    level = max(each % WITHOUT_NVLINK for each in known)
     place = next((words for highest, words in _LEVELS if level <= highest), "across NUMA nodes")
-    return f"{'without NVLink' if most >= WITHOUT_NVLINK else 'joined by NVLink'}, {place}"
+    joined = all(each < WITHOUT_NVLINK for each in known)
+    return f"{'joined by' if joined else 'without'} NVLink, {place}"

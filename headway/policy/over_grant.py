@@ -35,7 +35,9 @@ def over_grants(gpu: Gpu, seen: GpuReading, granted: Mapping[str, int]) -> dict[
     if any(each.memory_bytes is None for each in seen.processes):
         return {}
     held = {run_id: gpu_bytes_of_runs(seen).get(run_id, 0) for run_id in granted}
-    owed = sum(max(bytes_ - held[run_id], 0) for run_id, bytes_ in granted.items())
+    # Processes that are nobody's yet may be those of who has still to get something.
+    unnamed = sum(each.memory_bytes or 0 for each in seen.processes if not each.run_id)
+    owed = sum(max(bytes_ - held[run_id], 0) for run_id, bytes_ in granted.items()) - unnamed
     free = seen.memory_bytes - seen.used_bytes
     missing = owed - free
     slack = gpu.reserve_bytes / max(gpu.memory_bytes - gpu.reserve_bytes, 1)

@@ -119,7 +119,8 @@ class GrantWatch:
             self._since = now_s, record.reading.at
             log.warning("%s; it is ended if that goes on for %g s", why, LASTS_S)
         since_s, by = self._since
-        return why if now_s - since_s >= LASTS_S and record.reading.at > by else ""
+        lasted_s = (record.reading.at - by).total_seconds()
+        return why if now_s - since_s >= LASTS_S and lasted_s >= LASTS_S / 2.0 else ""
 
     def _over(self, record: NodeRecord) -> str:
         leases = self._site.ledger.leases.live(self._lease.node)

@@ -135,7 +135,7 @@ def ended(harness: EngineHarness, command: str, **changes: Any) -> dict[str, Any
 def test_a_machine_of_the_pool_says_what_starts_images(member: Member) -> None:
     def looked(harness: EngineHarness) -> Any:
         engine = harness.engine()
-        pools = with_containers(engine, engine.inspect().pools, SystemClock())
+        pools = with_containers(engine, engine.inspect().pools, SystemClock(), {})
         return [pool.containers for pool in pools], [job.key for job in engine.jobs()]
 
     (found,), left = member.does(looked)

@@ -27,6 +27,9 @@ _LAST_FRAC = 0.25
 _FAR = 1e6
 """… for so many times its units."""
 
+_MOST_LOG, _LEAST_SD = 100.0, 1e-3
+"""Bounds of a law of logarithms."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Course:
@@ -49,10 +52,12 @@ class Course:
         told = [at for at, each in enumerate(counted) if each is not None]
         t_s = np.array([points[at].t_s for at in told], dtype=np.float64)
         done = np.array([counted[at] for at in told], dtype=np.float64)
-        new = np.diff(done, prepend=-np.inf) > 0.0
         totals = {each.total for each in points if each.total}
         if (np.diff(done) < 0.0).any() or len(totals) > 1:
             return None
+        last = np.diff(t_s, append=np.inf) > 0.0  # what was read at once came by and by
+        t_s, done = t_s[last], done[last]
+        new = np.diff(done, prepend=-np.inf) > 0.0
         # What came before its second report is start-up: its units count as those right after.
         t_s, done = t_s[new][1:], done[new][1:]
         if len(done) < LEAST_POINTS or done[0] < 0.0 or t_s[-1] <= t_s[0]:
@@ -75,7 +80,8 @@ class Course:
 
     def weight(self, done: float) -> float:
         """Of the unit that comes after *done*."""
-        at = min(int(np.searchsorted(self._done, done, side="right")), len(self._done) - 1)
+        at = int(np.searchsorted(self._done, max(done, 0.0), side="right"))
+        at = min(at, len(self._done) - 1)
         (from_, to), (before, after) = self._done[at - 1 : at + 1], self._weighed[at - 1 : at + 1]
         return float((after - before) / (to - from_))
 
@@ -92,9 +98,10 @@ class Course:
     def law(self, of: NormalDist) -> NormalDist:
         """Of the logarithm of how much there is in all, weighed, by that *of* its units."""
         low, mid, high = (
-            log(max(self.weighed(exp(of.mean + each * of.stdev)), 1e-9)) for each in (-1, 0, 1)
+            log(max(self.weighed(exp(min(of.mean + each * of.stdev, _MOST_LOG))), 1e-9))
+            for each in (-1, 0, 1)
         )
-        return NormalDist(mid, (high - low) / 2.0)
+        return NormalDist(mid, max((high - low) / 2.0, _LEAST_SD))
 
 
 def common_course(runs: Sequence[Sequence[ProgressPoint]]) -> Course | None:

@@ -334,6 +334,15 @@ def test_fields_of_a_class_that_become_options(
         ("EPOCHS = 5\nfor epoch in range(args.epochs): 0\n", None),
         ("EPOCHS = len(data)\nfor epoch in range(EPOCHS): 0\n", None),
         ("EPOCHS = 5\nexec(open('c.py').read())\nfor epoch in range(EPOCHS): 0\n", None),
+        ("EPOCHS = 5\nfor epoch in range(0, EPOCHS): 0\n", 5),
+        ("EPOCHS = 5\nfor epoch in range(EPOCHS * K): 0\n", None),
+        ("EPOCHS = 5\nfor epoch in range(min(EPOCHS, 3)): 0\n", None),
+        ("EPOCHS = 5\nfor epoch in range(0, EPOCHS, 2): 0\n", None),
+        ("EPOCHS = 5\nfor epoch in range(args.n or EPOCHS): 0\n", None),
+        ("EPOCHS = 5\nfrom local import EPOCHS\nfor epoch in range(EPOCHS): 0\n", None),
+        ("EPOCHS = 5\nfrom local import *\nfor epoch in range(EPOCHS): 0\n", None),
+        ("EPOCHS = 5\nvars()['EPOCHS'] = 9\nfor epoch in range(EPOCHS): 0\n", None),
+        ("MAX_STEPS = 5\nfor game in games:\n for t in range(MAX_STEPS): 0\n", None),
         ("num_steps = 5\nfor step in range(num_steps): 0\n", None),
         ("STEPS = 5\nfor step in range(STEPS): 0\n", None),
     ],
@@ -344,6 +353,23 @@ def test_a_constant_that_a_loop_goes_over(tmp_path: Path, text: str, epochs: int
     totals = totals_of(["python", "t.py"], settings)
     assert totals.epochs == epochs
     assert totals.iterations == (5000 if "max_iters" in text else None)
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        "fire.Fire({'a': Args, 'b': other})",
+        "fire.Fire(Args)",
+        "jsonargparse.CLI([Args, Other])",
+        "tyro.cli(Args | Other)",
+        "tyro.cli(Args, default=Args(total_timesteps=9))",
+        "HfArgumentParser(Args).parse_json_file('c.json')",
+    ],
+)
+def test_what_may_be_another_class_or_default_says_nothing(tmp_path: Path, by: str) -> None:
+    (tmp_path / "t.py").write_text(f"{ARGS}{by}\n")
+    command = ["python", "t.py"]
+    assert totals_of(command, settings_of(tmp_path, command)).iterations is None
 
 
 @pytest.mark.parametrize("by", ["fire.Fire(main)", "typer.run(main)"])

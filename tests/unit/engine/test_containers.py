@@ -1,6 +1,7 @@
 """What each program that starts images is told."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from headway.engine import containers
 from headway.engine.containers import RUNTIMES, Mount, Start, chosen, none_of
+from headway.engine.image_start import in_image
 
 START = Start(
     image="docker.io/library/python:3.11",
@@ -50,14 +52,14 @@ def test_podman() -> None:
         "python", "train.py", "--lr=1 e",
     ]  # fmt: skip
     assert runtime.variables(START) == {"A": "b c"}  # its own PATH stays
-    assert runtime.kill("n") == ["podman", "kill", "n"]
+    assert runtime.kill("n")[-2:] == ["podman", "n"]
     assert (runtime.why_not("true"), runtime.why_not("false")) == ("", "it runs as root")
 
 
 def test_docker_is_the_users_own_alone() -> None:
     runtime = BY_NAME["docker"]
     words = runtime.words(START)
-    assert {"--gpus=all", "--user=0:0", "--pid=host", "--env=A"} <= set(words)
+    assert {"--user=0:0", "--pid=host", "--env=A"} <= set(words)
     assert runtime.pid("n") == ["docker", "inspect", "--format={{.State.Pid}}", "n"]
     assert runtime.why_not("[name=seccomp,profile=default]") == "its service runs as root"
     assert runtime.why_not("[name=seccomp,profile=default name=rootless]") == ""
@@ -80,7 +82,7 @@ def test_enroot_makes_its_file_once(tmp_path: Path) -> None:
     for _ in range(2):
         subprocess.run([sys.executable, "-c", source, json.dumps(image)], env=env, check=True)
     told = (tmp_path / "told").read_text().splitlines()
-    file = f"{tmp_path}/.cache/headway/nvcr.io+nvidia+pytorch:24.10.sqsh"
+    file = f"{tmp_path}/.cache/headway/nvcr.io+nvidia+pytorch+24.10.sqsh"
     assert told[0].startswith(f"import -o {file}.")
     assert told[0].endswith(" docker://nvcr.io#nvidia/pytorch:24.10")
     assert told[1:] == [told[1]] * 2
@@ -111,16 +113,52 @@ def test_what_is_there_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         program.write_text(f"#!/bin/sh\n{code}\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
-    names = {"apptainer", "podman", "docker"}
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    refused = containers.found()
-    assert {refused[name] for name in names} == {
-        "jobs run as root there, and root starts no images"
-    }
+    assert set(containers.found().values()) == {"jobs run as root there, and root starts no images"}
     monkeypatch.setattr("os.geteuid", lambda: 1001)
     found = containers.found()
-    assert {name: found[name] for name in names} == {
-        "apptainer": "FATAL: no user namespaces",
-        "podman": "",
-        "docker": "its service runs as root",
+    assert found["apptainer"] == "FATAL: no user namespaces"
+    assert found["podman"] == ""
+    assert "docker" not in found, "the first that works is enough"
+    (tmp_path / "podman").write_text("#!/bin/sh\necho false\n")
+    assert containers.found()["docker"] == "its service runs as root"
+
+
+def test_podman_is_mended_after_all_of_a_job_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "podman"
+    program.write_text(
+        f"#!/bin/sh\ncd {tmp_path}\nif [ $1 = system ]; then : > mended; exit; fi\n"
+        "[ -e mended ] && echo true && exit\n"
+        "echo 'try resetting the pause process with \"podman system migrate\"' >&2; exit 125\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.setattr("os.geteuid", lambda: 1001)
+    assert containers.found()["podman"] == ""
+
+
+def test_a_part_of_a_gang_gets_what_its_job_says_and_the_starter_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containers, "found", lambda: {"podman": ""})
+    monkeypatch.setenv("GIVEN", "1")  # srun has passed it on
+    monkeypatch.setenv("NODES_OWN", "1")
+    request = {
+        "image": "docker.io/library/python:3.11",
+        "env": {"GIVEN": "1", "HOME": "/workspace", "DOCKER_HOST": "tcp://elsewhere"},
+        "gang": {"env": {"OF_GANG": "1"}},
+        "mounts": [],
     }
+    env = {**os.environ, **request["env"], "OF_GANG": "1", "HEADWAY_WORKING_DIR": str(tmp_path)}
+    env |= {"HEADWAY_OUTPUTS": str(tmp_path)}
+    words, own, _, error = in_image(request, ["python"], env, str(tmp_path))
+    assert not error
+    assert {"--env=GIVEN", "--env=OF_GANG", "--env=HOME=/workspace"} <= set(words)
+    assert not any("NODES_OWN" in word for word in words)
+    assert own["HOME"] == os.environ["HOME"]
+    assert "DOCKER_HOST" not in own
+    monkeypatch.setattr(containers, "found", lambda: {"docker": ""})
+    env |= {"CUDA_VISIBLE_DEVICES": "0", "HEADWAY_WORKING_DIR": str(tmp_path)}
+    assert "which GPUs" in in_image(request, ["python"], env, str(tmp_path))[3]

@@ -118,3 +118,20 @@ def test_how_close_they_are_is_told_by_the_farthest(far: int | None, told: str) 
     gpus = [one, Gpu("b", 1, "H100", 1, distances={"c": 0}), Gpu("c", 2, "H100", 1)]
     assert closeness(gpus) == told
     assert closeness(gpus[:1]) == ""
+
+
+def test_of_three_the_place_and_the_links_are_told_each_by_the_farthest() -> None:
+    far = {("a", "b"): 50, ("a", "c"): 50, ("b", "c"): WITHOUT_NVLINK + 10}
+    gpus = [
+        Gpu(
+            one,
+            at,
+            "H100",
+            80,
+            distances={
+                other: far[min(one, other), max(one, other)] for other in "abc" if other != one
+            },
+        )
+        for at, one in enumerate("abc")
+    ]
+    assert closeness(gpus) == "without NVLink, across NUMA nodes"

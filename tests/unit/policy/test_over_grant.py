@@ -64,6 +64,12 @@ def test_what_strangers_took_is_not_laid_to_who_keeps_to_the_grant() -> None:
     assert ended({"a": 42, "b": 20}, {"a": 40, "b": 36}, others=18) == []  # its part of the reserve
 
 
+def test_processes_that_are_nobodys_yet_may_be_the_neighbours() -> None:
+    granted = {"a": 40, "b": 36}
+    assert ended({"a": 44, "": 32}, granted) == []  # as while the engine does not answer
+    assert ended({"a": 50, "": 20, "b": 5}, granted) == ["a"]
+
+
 def test_nothing_is_said_where_the_driver_does_not_tell_who_holds_what() -> None:
     assert ended({"a": None, "b": 20}, {"a": 40, "b": 36}, others=60) == []
 

@@ -54,7 +54,8 @@ def test_it_has_to_last_and_to_be_read_again() -> None:
     bench = Bench(lease("greedy"))
     assert not bench.ends(0.0, read_s=0.0)
     assert not bench.ends(60.0, read_s=0.0)  # the agent has not looked since
-    assert bench.ends(61.0, read_s=5.0)
+    assert not bench.ends(61.0, read_s=2.0)  # nor for long
+    assert bench.ends(62.0, read_s=5.0)
 
 
 def test_it_counts_anew_where_it_was_over() -> None:

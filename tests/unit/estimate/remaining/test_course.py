@@ -74,6 +74,21 @@ def test_along_an_even_run_nothing_is_weighed() -> None:
     assert common_course([later]) is None, "its first iteration was start-up"
 
 
+@pytest.mark.parametrize("parts", [(0.9,), (0.49, 0.98), (0.3, 0.6, 0.9), (0.1, 0.5, 0.501, 0.9)])
+def test_what_is_read_at_once_came_by_and_by(parts: tuple[float, ...]) -> None:
+    reads = [300.0 * part for part in (*parts, 1.0)]
+    told = [
+        ProgressPoint(next(read for read in reads if read >= step), iteration=step)
+        for step in range(1, 301)
+    ]
+    assert common_course([told]) is None
+    unread = [  # for a while
+        ProgressPoint(270.0 if 150 < step <= 270 else float(step), iteration=step)
+        for step in range(1, 301)
+    ]
+    assert common_course([unread]) is None
+
+
 def test_what_does_not_tell_has_none() -> None:
     told = points(25_000)
     assert Course.of([]) is None
