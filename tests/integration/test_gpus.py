@@ -176,7 +176,10 @@ def test_who_takes_what_a_neighbour_was_granted_is_ended_and_the_neighbour_goes_
         stub.set(gpu, used=3 * GIB, processes={pids[1]: 3 * GIB})
         told = " ".join(stub_site.run("show", greedy).stdout.split())
         assert f"ended as over its grant: it held 17.0 GiB of {gpu}, was granted 10.0 GiB" in told
-        assert stub_site.show(greedy)["demand"]["gpu_memory_bytes"] > 17 * GIB
+        wait_for(  # until the next plan it shows what it had
+            lambda: stub_site.show(greedy)["demand"]["gpu_memory_bytes"] > 17 * GIB,
+            lambda: f"{stub_site.show(greedy)}\n{stub_site.worker_log()}",
+        )
         view = stub_site.show(innocent)
         assert (view["state"], view["attempt"]) == ("Running", 1)
     finally:
