@@ -31,22 +31,8 @@ from headway.units import MINUTE_S
 
 _FIELD, _LINE = "\x1f", "\x1e\n"
 _COLUMNS = (
-    "%i",
-    "%F",
-    "%K",
-    "%T",
-    "%r",
-    "%S",
-    "%l",
-    "%N",
-    "%e",
-    "%q",
-    "%a",
-    "%P",
-    "%y",
-    "%E",
-    "%k",
-)
+    "%i", "%F", "%K", "%T", "%r", "%S", "%l", "%N", "%e", "%q", "%a", "%P", "%y", "%E", "%k",
+)  # fmt: skip
 _WIDTH = len(_COLUMNS)
 _ANSWERS_WITHIN_S = 60.0
 _LIMITS_EVERY_S, _BRIEF_S = 60.0, 5.0

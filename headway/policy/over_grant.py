@@ -34,7 +34,8 @@ def over_grants(gpu: Gpu, seen: GpuReading, granted: Mapping[str, int]) -> dict[
     """
     if any(each.memory_bytes is None for each in seen.processes):
         return {}
-    held = {run_id: gpu_bytes_of_runs(seen).get(run_id, 0) for run_id in granted}
+    by_run = gpu_bytes_of_runs(seen)
+    held = {run_id: by_run.get(run_id, 0) for run_id in granted}
     # Processes that are nobody's yet may be those of who has still to get something.
     unnamed = sum(each.memory_bytes or 0 for each in seen.processes if not each.run_id)
     owed = sum(max(bytes_ - held[run_id], 0) for run_id, bytes_ in granted.items()) - unnamed

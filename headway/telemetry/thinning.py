@@ -1,8 +1,10 @@
 """What is kept of telemetry: readings as points, and many points thinned to one."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 from headway.model.node import NodeReading
+from headway.model.profile import Activity
 from headway.model.telemetry import TelemetryPoint
 
 _OF_A_GPU = (
@@ -12,12 +14,7 @@ _OF_A_GPU = (
     "pcie_tx_bytes_per_s",
     "nvlink_rx_bytes_per_s",
     "nvlink_tx_bytes_per_s",
-    "sm_frac",
-    "tensor_frac",
-    "bandwidth_frac",
-    "clock_frac",
-    "power_limited_frac",
-    "heat_limited_frac",
+    *(each.name for each in fields(Activity)),
 )
 """What a reading of a GPU and a point both call so."""
 _MEANS = ("busy_frac", *_OF_A_GPU)

@@ -250,8 +250,10 @@ def place_text(at: ProgressPoint | ProgressSnapshot) -> str:
 
 def unknown_text(per_s: float | None) -> str:
     """What is said of a run that tells no total, *per_s* units a second where that is known."""
-    speed = f"{per_s:,.0f}/s; " if per_s and per_s >= 10.0 else f"{per_s:.2g}/s; " if per_s else ""
-    return speed + "how many there will be is not known"
+    unknown = "how many there will be is not known"
+    if not per_s:
+        return unknown
+    return f"{per_s:{',.0f' if per_s >= 10.0 else '.2g'}}/s; {unknown}"
 
 
 def progress_text(far: ProgressSnapshot | None, left: Span | None, cost: float | None) -> str:
