@@ -1,4 +1,4 @@
-"""The tables of docs/estimates.md: errors by folds and by groups left out, learning curve, speed.
+"""The tables of docs/development/estimates.md: errors by folds and groups, learning curve, speed.
 
     PYTHONPATH=. python benchmarks/estimators.py [--seeds 5] [--part folds|gpu_type|…] [--models gp]
     PYTHONPATH=. python benchmarks/estimators.py --part folds --seeds 1 --charts FOLDER

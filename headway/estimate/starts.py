@@ -4,8 +4,9 @@ The queue is played forward many times (`replay.forward`). Runs last longer or s
 drawn for them, and others join; how far off that is differs by site. So each end of the interval
 that is planned is multiplied by what came of such ends lately: by the quantile of the ratio that it
 stands for (conformalized quantile regression, Romano and others 2019). The middle stays as it was
-played: to learn it, too, helped on some streams and harmed on others (docs/estimates.md).
-Runs that still wait count for as long as they have waited: else only short waits would teach.
+played: to learn it, too, helped on some streams and harmed on others (see
+docs/development/estimates.md). Runs that still wait count for as long as they
+have waited: else only short waits would teach.
 """
 
 import math
@@ -36,7 +37,7 @@ class Ratios(NamedTuple):
 
 
 _PRIOR = Ratios(0.67, 3.2)
-"""Before anything is learnt: of two streams of the Philly traces, see docs/estimates.md."""
+"""Before anything is learnt: of two streams of Philly, see docs/development/estimates.md."""
 _PRIOR_HOURS = 1000.0
 """It counts as so many hours in which something was said: waits differ from week to week."""
 _FRACS = Ratios(0.1, 0.9)

@@ -2,7 +2,7 @@
 
 What a program writes into a page must not act with its reader's login. So nothing of the gateway
 is served here, the gateway takes no request of a page of this origin, and a session is shown
-to its owner alone (docs/adr/0030-sessions-have-an-origin-of-their-own.md).
+to its owner alone (docs/development/adr/0030-sessions-have-an-origin-of-their-own.md).
 """
 
 import re

@@ -2,7 +2,7 @@
 
 The ledger says which one is next; a run is made in Prefect under the member's key, which gives
 one run however often it is asked; then the ledger takes it for that member. Whoever is killed on
-the way, the next one asks with the same key. See docs/adr/0026.
+the way, the next one asks with the same key. See docs/development/adr/0026.
 """
 
 import anyio

@@ -78,7 +78,7 @@ def is_earlier(waits: Sequence[float], than: Sequence[float]) -> bool:
 
     Both are told for the same draws of what is not known, one by one: nearly always is it earlier,
     and in the middle by a good part of the wait. Where it is merely no later, it seldom helps: most
-    of what was advised so started the run at the very same moment (docs/policy.md).
+    of what was advised so started the run at the very same moment (docs/development/policy.md).
     """
     earlier = sum(with_it < without for with_it, without in zip(waits, than, strict=False))
     middle_s = statistics.median(than)

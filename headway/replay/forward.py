@@ -3,7 +3,7 @@
 Each time the runs last what is drawn for them, and the very decision of the workers says who
 starts. What comes of it differs from one time to the next as much as is not known: where one long
 run decides, few minutes or many days. Nobody else joins: what later ones change is next to nothing
-beside what is not known of the lengths (docs/estimates.md).
+beside what is not known of the lengths (docs/development/estimates.md).
 """
 
 import heapq

@@ -1,4 +1,4 @@
-"""Attacks on the gateway that no other test has: the table is docs/attacks.md."""
+"""Attacks on the gateway that no other test has: the table is docs/development/attacks.md."""
 
 import gzip
 import json

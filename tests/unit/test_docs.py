@@ -119,5 +119,5 @@ def test_the_layers_are_those_that_are_held():
 
 
 def test_each_knob_of_the_line_has_its_sentence():
-    page = (ROOT / "docs" / "policy.md").read_text().partition("## Knobs")[2]
+    page = (ROOT / "docs" / "policy.md").read_text().partition("## Settings")[2]
     assert [knob.name for knob in fields(PolicySettings) if f"`{knob.name}`" not in page] == []

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
+ATTACKS, FAULTS = "docs/development/attacks.md", "docs/development/faults.md"
 READERS = {"member", "team", "operator"}
 """Whom SECURITY.md promises something to."""
 
@@ -28,7 +29,7 @@ def rows(page: str) -> list[list[str]]:
 
 
 def test_no_row_is_missing() -> None:
-    attacks, faults, promises = map(rows, ("docs/attacks.md", "docs/faults.md", "SECURITY.md"))
+    attacks, faults, promises = map(rows, (ATTACKS, FAULTS, "SECURITY.md"))
     assert [int(row[0]) for row in attacks] == list(range(1, max(len(attacks), 60) + 1))
     assert len({row[1] for row in attacks}) == len(attacks)
     assert [int(row[0]) for row in faults] == list(range(1, 55))
@@ -36,7 +37,7 @@ def test_no_row_is_missing() -> None:
     assert len(promises) > 20
 
 
-@pytest.mark.parametrize("page", ["docs/attacks.md", "docs/faults.md", "SECURITY.md"])
+@pytest.mark.parametrize("page", [ATTACKS, FAULTS, "SECURITY.md"])
 def test_each_row_names_tests_that_exist(page: str) -> None:
     for row in rows(page):
         assert all(row), row
@@ -45,6 +46,6 @@ def test_each_row_names_tests_that_exist(page: str) -> None:
 
 
 def test_a_fault_that_no_test_injects_says_so() -> None:
-    for _, _, injected, tests, _ in rows("docs/faults.md"):
+    for _, _, injected, tests, _ in rows(FAULTS):
         assert injected in {"real", "stub", "part", "none"}
         assert (injected == "none") == (tests == "no test")

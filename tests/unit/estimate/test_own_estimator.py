@@ -1,4 +1,4 @@
-"""The example of docs/estimates.md, as it stands there."""
+"""The example of docs/development/estimates.md, as it stands there."""
 
 import re
 from dataclasses import asdict
@@ -12,13 +12,12 @@ from headway.estimate.regressors import TraceFeatures
 from headway.estimate.trace_files import parse
 
 ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs/development/estimates.md"
 GAVEL = ROOT / "tests/data/runtime-gavel.csv"
 
 
 def example():
-    (found,) = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/estimates.md").read_text(), flags=re.DOTALL
-    )
+    (found,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     return found
 
 
@@ -27,7 +26,7 @@ def test_an_estimator_of_ones_own_is_scored_beside_headways(monkeypatch, capsys)
     few = parse(GAVEL.read_bytes(), GAVEL.name, "gavel").traces[::6]
     monkeypatch.setattr(headway, "traces", lambda: frame([asdict(t) for t in few], TRACES))
     names = {"__name__": "__main__"}
-    exec(compile(example(), "docs/estimates.md", "exec"), names)
+    exec(compile(example(), str(PAGE), "exec"), names)
     assert re.fullmatch(
         r"trees: [\d.]+% off in the mean\nheadway's own: [\d.]+% off in the mean\n",
         capsys.readouterr().out,
