@@ -18,7 +18,7 @@ TICK    = while sleep 20 >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do echo " 
 DEV     = $(VENV)/.dev
 
 .PHONY: help demo down samples zoo test test-deps check protocol seeded-bugs faults sick-gpus replicas bench terminal \
-  public-tables estimate-targets wheel lock clean
+  public-tables estimate-targets docs wheel lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -96,6 +96,9 @@ public-tables: $(READY) ## public measurements as traces, and how well they are 
 
 estimate-targets: $(READY) ## what the estimators reach beside what they are to; a quarter of an hour of a core
 	PYTHONPATH=. $(BIN)/python benchmarks/estimate_targets.py $(TABLES)
+
+docs: $(DEV)     ## the pages of docs/ as a site in build/docs; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 wheel: $(READY)  ## build dist/headway-….whl, which needs no clone where it is installed
 	$(BIN)/python -m hatchling build -t wheel

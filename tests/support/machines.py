@@ -31,7 +31,7 @@ DOOR, LAPTOP = "192.0.2.1", "192.0.2.2"
 NAME = "gpus.example.org"
 API, DATABASE, GATEWAY, FREE = 4200, 5432, 4280, 8002
 PAGE = (ROOT / "docs/operating.md").read_text()
-MEMBERS = (ROOT / "docs/member.md").read_text()
+MEMBERS = (ROOT / "docs/first-job.md").read_text()
 BLOCK = re.compile(r"(?:^ {4}.*\n)+", re.MULTILINE)
 TOKEN = re.compile(r"hwt_[\w-]+")
 
@@ -167,7 +167,7 @@ def machines(stack: ExitStack, folder: Path) -> tuple[Site, Path]:
 
 def set_up(site: Site, certificate: Path) -> None:
     """Type what the page says, on the machines that it says it for."""
-    blocks = written("**Several machines.**", "`headway serve` is the server alone")
+    blocks = written("## Several machines", "`headway serve` is the server alone")
     network, superusers, sites, rules, join = (
         each.replace("/etc/headway/database.pem", str(certificate)) for each in blocks
     )
