@@ -1,4 +1,4 @@
-"""A hook of MkDocs: the pages at the root of the clone join those of docs/, README as the first."""
+"""A hook of MkDocs: the root's pages join those of docs/, README as the first, and the commands."""
 
 import posixpath
 import re
@@ -8,6 +8,8 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from benchmarks.reference import all_commands
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = "README.md"
@@ -21,6 +23,7 @@ def place(inside: Path) -> str:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add them, and the samples that pages lead to."""
+    files.append(File.generated(config, "reference/commands.md", content=all_commands()))
     for each in (*ROOT.glob("*.md"), *ROOT.glob("samples/*/*.py")):
         inside = each.relative_to(ROOT)
         files.append(File.generated(config, place(inside), abs_src_path=str(each)))
@@ -29,7 +32,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """Have links lead where the site has what they lead to in the clone."""
-    here = Path(str(page.file.abs_src_path)).resolve().parent
+    if page.file.abs_src_path is None:
+        return markdown
+    here = Path(page.file.abs_src_path).resolve().parent
     folder = posixpath.dirname(page.file.src_uri)
 
     def of_site(link: re.Match[str]) -> str:

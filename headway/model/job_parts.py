@@ -144,8 +144,8 @@ class Resources(Part):
     host_memory: Annotated[
         int | Literal["auto"], size(MIN_MEMORY_BYTES, MAX_MEMORY_BYTES, word="auto")
     ] = "auto"
-    """Hard limit, such as 8GiB; auto takes the prediction, 10 × the data set or, where nothing is
-    known, 2 GiB, 4 GiB for each GPU."""
+    """Hard limit, such as 8GiB; auto takes what runs like it needed, else what its framework takes,
+    4 GiB for each GPU, or 10 × the data set where that is more."""
     cpus: Annotated[float, number(0.01, 4096)] = Field(1.0, title="CPUs")
     """Share of the node's processors; 0.5 is half of one."""
     shm: MemorySize = Field(64 * MIB, json_schema_extra={"default": "64MiB"}, title="Shared memory")

@@ -27,11 +27,7 @@ from tests.support import postgresql
 from tests.support.site import BIN, ROOT, LiveSite, free_port, let_through, sleeper, wait_for
 
 PAGE = (ROOT / "docs/operating.md").read_text()
-PART = PAGE[
-    PAGE.index("**Beyond one server process.**") : PAGE.index(
-        "**What Prefect says follows the ledger.**"
-    )
-]
+PART = PAGE.partition("## Several processes of Prefect's server")[2]
 UNITS = ROOT / "deployments/systemd"
 RUNS = 24
 

@@ -167,7 +167,7 @@ def machines(stack: ExitStack, folder: Path) -> tuple[Site, Path]:
 
 def set_up(site: Site, certificate: Path) -> None:
     """Type what the page says, on the machines that it says it for."""
-    blocks = written("## Several machines", "`headway serve` is the server alone")
+    blocks = written("## Several machines", "## Nodes")
     network, superusers, sites, rules, join = (
         each.replace("/etc/headway/database.pem", str(certificate)) for each in blocks
     )

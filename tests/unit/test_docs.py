@@ -11,7 +11,6 @@ import pytest
 from headway.cli.main import headway
 from headway.model.job_text import read_job
 from headway.policy.settings import PolicySettings
-from headway.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -103,12 +102,6 @@ def test_the_job_files_are_jobs():
     for part in (jobs[0], jobs[0].resources, jobs[0].training, jobs[0].dataset):
         for field in type(part).model_fields:
             assert field in shown, field
-
-
-def test_the_environment_is_documented():
-    page = (ROOT / "docs/operating.md").read_text()
-    missing = {name for name in Settings.model_fields if f"`HEADWAY_{name.upper()}`" not in page}
-    assert missing == {"nvml_library"}  # for tests
 
 
 def test_the_layers_are_those_that_are_held():
