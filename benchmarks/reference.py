@@ -87,7 +87,9 @@ def fields(model: type[BaseModel]) -> str:
 def commands(command: click.Command, context: click.Context) -> Iterator[str]:
     """The help of *command*, and of those below it."""
     yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```"
-    for name in command.list_commands(context) if isinstance(command, click.Group) else ():
+    if not isinstance(command, click.Group):
+        return
+    for name in command.list_commands(context):
         _, found, _ = command.resolve_command(context, [name])
         assert found is not None
         below = click.Context(found, info_name=name, parent=context, max_content_width=WIDTH)
