@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
-# Processes that share the tests, beside each other. Much of a live test's time is waiting, so
-# four of them keep two cores at work; a unit test has nothing to wait for.
-TESTERS ?= 4
+# Processes that share the tests, beside each other. A part of a live test's time is waiting, so
+# three of them keep two cores at work; a unit test has nothing to wait for.
+TESTERS ?= 3
 UNIT_TESTERS ?= 2
 # More words for pytest, such as --ignore=tests/unit behind `make check`.
 TESTS   ?=

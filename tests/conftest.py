@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from sqlalchemy import func
 
+from headway.ledger import database, leaders
 from headway.units import GIB
 from samples.local_image import BUSYBOX, PYTHON, MissingPiece, build
 from tests.nvml.stub import StubGpus, build_stub
@@ -74,6 +76,17 @@ def _no_ledger_is_left() -> Iterator[None]:
     """Hundreds of tests share the connections of one server, and its disk."""
     with postgresql_support.nothing_left():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _a_busy_machine_is_not_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let transactions of this process last: among its like it may get no core for seconds.
+
+    A scheduler is asked again where its transaction was ended; a test that calls the ledger is not.
+    """
+    patient = func.set_config("idle_in_transaction_session_timeout", "60000", True)
+    monkeypatch.setattr(leaders, "_LETS_GO", patient)
+    monkeypatch.setattr(database, "_FROZEN_MS", 60_000)
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,11 @@ OLD_WORKERS_GRANT = text(
 )
 
 
+@pytest.fixture
+def _a_busy_machine_is_not_frozen() -> None:
+    """It matters here how long a transaction may last."""
+
+
 def contend(ledger: Ledger, node: str, after_s: float = 0.0, holder: str = "") -> Leader:
     return ledger.leaders.contend(
         "gpu", node, holder or f"worker of {node}", ttl_s=10.0, after_s=after_s

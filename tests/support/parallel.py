@@ -64,8 +64,14 @@ _ALONE = (
     "tests/integration/test_wheel.py",
     "tests/faults/test_lost_leader.py",
     "tests/faults/test_sick_gpus.py",
+    "tests/integration/test_slurm_site.py",
+    "tests/integration/test_slurm_queue.py",
+    "tests/integration/test_ray_site.py",
+    "tests/integration/test_refit.py",
+    "tests/contract/test_protocol.py",
+    "tests/contract/test_runtime.py",
 )
-"""Files with a live site of their own."""
+"""Files with a live site of their own, and others that take long."""
 _LAST = "tests/unit/"
 _SHARED_BY = {file: name for name, files in _LIVE.items() for file in files}
 _FIRST = [*_LIVE, *_ALONE]
