@@ -123,7 +123,12 @@ def _why(row: Mapping[str, Any]) -> str:
 @click.option("--sort", metavar="METRIC", help="By this metric, the smallest first.")
 @as_json
 def results(array: str, *, as_csv: bool, sort: str | None, machine: bool) -> None:
-    """What the members of an array have found: their parameters against their last metrics."""
+    """Compare the members of an array: parameters and last metrics.
+
+    Examples:
+      headway results sweep
+      headway results sweep --sort loss --csv
+    """
     with open_client() as client:
         view = client.array(array)
     if sort is not None:

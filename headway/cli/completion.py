@@ -72,12 +72,13 @@ RUN, NODE = RunName(), NodeName()
 @click.command()
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    r"""Print the script that lets SHELL complete commands, options, runs and nodes.
+    """Print the completion script for SHELL.
 
-    \b
-    bash: eval "$(headway completion bash)" in ~/.bashrc
-    zsh:  eval "$(headway completion zsh)" in ~/.zshrc
-    fish: headway completion fish > ~/.config/fish/completions/headway.fish
+    It completes commands, options, runs and nodes.
+
+    Examples:
+      eval "$(headway completion bash)"     # in ~/.bashrc; likewise zsh
+      headway completion fish > ~/.config/fish/completions/headway.fish
     """
     found = get_completion_class(shell)
     if found is None:

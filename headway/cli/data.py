@@ -20,7 +20,7 @@ from headway.units import format_size
 
 @click.group()
 def data() -> None:
-    """Data sets that you bring from your machine, for jobs of your team."""
+    """Manage the data sets that your team uploads for its jobs."""
 
 
 @data.command()
@@ -28,9 +28,14 @@ def data() -> None:
 @click.option("--name", help="Of the data set; that of PATH when left out.")
 @as_json
 def put(*, path: Path, name: str | None, machine: bool) -> None:
-    """Send a file or a directory to the site; what broke off goes on where it was.
+    """Upload a file or a directory to the site.
 
-    Jobs of your team read it as `dataset: {uri: headway://NAME}`.
+    A transfer that was interrupted continues. Jobs of your team read the data set as `dataset:
+    {uri: headway://NAME}`.
+
+    Examples:
+      headway data put ./images
+      headway data put train.parquet --name flights
     """
     from rich.progress import DownloadColumn, TimeRemainingColumn
 
@@ -60,7 +65,12 @@ def _tell(found: list[Json]) -> None:
 @data.command("ls")
 @told_by(_tell)
 def list_() -> list[Json]:
-    """What members of your team have put, and when a run was last handed in with it."""
+    """List the team's data sets, and when a run last used each.
+
+    Examples:
+      headway data ls
+      headway data ls --json
+    """
     with open_client() as client:
         return client.data()
 
@@ -74,7 +84,12 @@ def _tell_removed(gone: list[Json]) -> None:
 @click.argument("names", metavar="NAME…", nargs=-1, required=True)
 @told_by(_tell_removed)
 def rm(names: tuple[str, ...]) -> list[Json]:
-    """Remove data sets of yours that no run needs which waits or runs."""
+    """Remove data sets of yours that no waiting or running run needs.
+
+    Examples:
+      headway data rm flights
+      headway data rm flights images
+    """
     with open_client() as client:
         return [client.remove_data(name.removeprefix("headway://")) for name in names]
 

@@ -12,12 +12,19 @@ from headway.cli.output import say
 
 @click.group()
 def database() -> None:
-    """The PostgreSQL that headway itself starts for a site on one machine."""
+    """Run the PostgreSQL that headway starts for a site of its own."""
 
 
 @database.command()
 def serve() -> None:
-    """Be the site's own PostgreSQL in the foreground, for systemd; made where there is none."""
+    """Run the site's own PostgreSQL in the foreground, for systemd.
+
+    It is created where there is none.
+
+    Examples:
+      headway database serve
+      HEADWAY_HOME=/srv/headway headway database serve
+    """
     site = this_site()
     become_database(site.settings, site.clock, say)
 
@@ -25,7 +32,12 @@ def serve() -> None:
 @click.command()
 @click.argument("file", type=OUTPUT)
 def backup(file: Path) -> None:
-    """Write all that the site's databases hold to FILE: ledger and Prefect's own."""
+    """Write the site's databases to FILE: the ledger and Prefect's.
+
+    Examples:
+      headway backup site.backup
+      headway backup /mnt/backups/monday.backup
+    """
     site = this_site()
     backups.back_up(site.settings, site.clock, file)
     say(f"written: {file}; keep it safe, it holds the site's Secret blocks and their key")
@@ -35,7 +47,14 @@ def backup(file: Path) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--replace", is_flag=True, help="Let what the site holds now go.")
 def restore(file: Path, *, replace: bool) -> None:
-    """Let the site hold what `headway backup` wrote to FILE; the site must be down."""
+    """Restore the site's databases from FILE.
+
+    FILE was written by `headway backup`. The site must be down.
+
+    Examples:
+      headway restore site.backup
+      headway restore site.backup --replace
+    """
     site = this_site()
     backups.restore(site.settings, site.clock, file, replace=replace, say=say)
     say("restored; `headway up` starts the site")

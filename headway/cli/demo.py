@@ -26,5 +26,10 @@ from headway.cli.output import as_json
 )
 @as_json
 def demo(rows: int, rounds: int, machine: bool) -> None:
-    """Bring up a site, train the flights sample on it, and show what happened."""
+    """Start a site here, train a sample on it, and show the result.
+
+    Examples:
+      headway demo
+      headway demo --rows 50000 --rounds 20
+    """
     sys.exit(run_demo(this_site(), rows=rows, rounds=rounds, machine=machine))

@@ -21,10 +21,15 @@ from headway.views.fields import fields
 )
 @as_json
 def doctor(*, invariants: bool, machine: bool) -> None:
-    """Check everything a site needs on this machine; exit status 1 when something is wrong.
+    """Check what a site needs on this machine.
 
-    With --invariants, whether the ledger, this node and Prefect agree: 0 when all of it was looked
-    at and nothing is broken. What is younger than a minute is under way.
+    The exit status is 1 when something is wrong. With --invariants: whether the ledger, this node
+    and Prefect agree; 0 when everything was looked at and nothing is broken. Changes of the last
+    minute may still be under way.
+
+    Examples:
+      headway doctor
+      headway doctor --invariants --json
     """
     sys.exit((_compare if invariants else _look)(machine=machine))
 

@@ -19,7 +19,7 @@ from headway.units import format_duration
 
 @click.group()
 def engine() -> None:
-    """Schedulers of others, such as Slurm, below this site: the same jobs, handed to them."""
+    """Use another scheduler, such as Slurm: the same jobs run on it."""
 
 
 @engine.command()
@@ -34,10 +34,14 @@ def engine() -> None:
 )
 @as_json
 def add(kind: str, address: str | None, queues: tuple[str, ...], machine: bool) -> None:
-    """Make a work pool of each partition that this user sees; again, to learn what has changed.
+    """Make a work pool of each partition that this user sees.
 
-    Type it on the submit host, which is a node of the site. Its home (HEADWAY_HOME) has to be on a
-    folder that the cluster's nodes share.
+    Run it on the submit host, which is a node of the site, and again when partitions have changed.
+    The site's home (HEADWAY_HOME) has to be in a folder that the cluster's nodes share.
+
+    Examples:
+      headway engine add slurm
+      headway engine add ray --address http://head:8265
     """
     said = tuple(told_queue(each) for each in queues)
     if kind == RAY and address:
@@ -62,7 +66,12 @@ def add(kind: str, address: str | None, queues: tuple[str, ...], machine: bool) 
 @engine.command(name="list")
 @as_json
 def list_(machine: bool) -> None:
-    """Work pools whose runs an engine starts, as the site knows them."""
+    """List the work pools whose runs an engine starts.
+
+    Examples:
+      headway engine list
+      headway engine list --json
+    """
     pools = _known(this_site())
     if machine:
         print_json([asdict(each) | {"read_at": each.read_at.isoformat()} for each in pools])

@@ -50,7 +50,12 @@ def estimate(
     plot: Path | None,
     machine: bool,
 ) -> None:
-    """Say what a job would take, cost and need on each kind of node, and choose."""
+    """Estimate a job's time, memory and cost on each kind of node.
+
+    Examples:
+      headway estimate job.yaml
+      headway estimate job.yaml --deadline 8h --cheapest
+    """
     read = read_job_file(job_file, overrides)
     with open_client() as client, with_places(read):
         job = with_folder(read.job.document(), job_file)
@@ -78,7 +83,7 @@ def estimate(
 
 @click.group()
 def traces() -> None:
-    """Measurements of finished runs: bring some in, take them out."""
+    """Import or export measurements of finished runs."""
 
 
 @traces.command("import")
@@ -86,7 +91,14 @@ def traces() -> None:
 @click.option("--source", default="imported", show_default=True, help="Tells them apart later.")
 @as_json
 def import_(file: BinaryIO, source: str, machine: bool) -> None:
-    """Read traces from a CSV or Parquet file; bad rows are reported and left out."""
+    """Read traces from a CSV or Parquet file.
+
+    Rows that are not valid are reported and left out.
+
+    Examples:
+      headway traces import runs.csv
+      headway traces import runs.parquet --source old-cluster
+    """
     got = read_traces(file, source)
     kept = 0
     if got.traces:
@@ -130,7 +142,14 @@ def _tell_imported(done: Json, file: str) -> None:
 @click.option("--source", help="Only those of one source; all when not given.")
 @click.option("--output", type=OUTPUT, help="File to write; standard output when not given.")
 def export(source: str | None, output: Path | None) -> None:
-    """Write traces as CSV, or as Parquet to NAME.parquet, that `traces import` reads again."""
+    """Write traces as CSV, or as Parquet to NAME.parquet.
+
+    `headway traces import` reads both.
+
+    Examples:
+      headway traces export --output runs.parquet
+      headway traces export --source old-cluster > runs.csv
+    """
     from headway.estimate.trace_files import write
 
     text = write(this_site().ledger.traces.all(source))

@@ -20,9 +20,13 @@ from headway.views.tables import told
 @click.pass_context
 @as_json
 def estimators(context: click.Context, machine: bool) -> None:
-    """What predicts: how good it is, which versions there are.
+    """Show how well runtimes are predicted; manage the estimators.
 
-    Alone: how far off times were that had been said of runs, week by week, and of which runs most.
+    Without a command: how far off the predicted times were, week by week, and for which runs most.
+
+    Examples:
+      headway estimators
+      headway estimators scores
     """
     if context.invoked_subcommand is not None:
         return
@@ -66,7 +70,14 @@ def _show(rows: list[dict[Any, Any]]) -> None:
 @click.option("--starts", is_flag=True, help="Score the starts that waiting runs were told.")
 @as_json
 def evaluate(file: BinaryIO | None, *, starts: bool, machine: bool) -> None:
-    """Let the candidates meet now, on a file's traces or the site's: who is champion of what."""
+    """Compare the candidates now and say which is best for what.
+
+    They are scored on the traces of a file, or on the site's own.
+
+    Examples:
+      headway estimators evaluate
+      headway estimators evaluate --traces runs.csv --json
+    """
     if starts:
         _evaluate_starts(machine=machine)
         return
@@ -111,14 +122,26 @@ def _tell_scores(found: Json) -> None:
 @estimators.command()
 @told_by(_tell_scores)
 def scores() -> Json:
-    """Show how the candidates did last night, by what was new in a run, and who is champion."""
+    """Show last night's scores of the candidates, and the champions.
+
+    Scores are told apart by what was new in a run.
+
+    Examples:
+      headway estimators scores
+      headway estimators scores --json
+    """
     return this_site().ledger.settings.get(TOURNAMENT) or {}
 
 
 @estimators.command()
 @told_by(_show)
 def versions() -> list[Json]:
-    """List the versions kept, and which is in use."""
+    """List the versions kept, and which is in use.
+
+    Examples:
+      headway estimators versions
+      headway estimators versions --json
+    """
     directory = this_site().settings.models_dir
     used = store.current(directory)
     return [
@@ -130,7 +153,12 @@ def versions() -> list[Json]:
 @estimators.command()
 @click.argument("version", type=click.IntRange(min=1))
 def use(version: int) -> None:
-    """Use VERSION from now on: how to roll back."""
+    """Use VERSION from now on, for example to roll back.
+
+    Examples:
+      headway estimators use 3
+      headway estimators use 12
+    """
     directory = this_site().settings.models_dir
     kept = {store.version_of(path): path for path in store.versions(directory)}
     if version not in kept:

@@ -45,13 +45,16 @@ def gateway(
     certificate: Path | None,
     key: Path | None,
 ) -> None:
-    """Be the site's gateway, as `headway up` starts one.
+    """Run the site's gateway, as `headway up` does.
 
-    Serve runs, nodes, the queue, estimates and Prometheus metrics to those who have a token.
+    It serves runs, nodes, the queue, estimates and Prometheus metrics to whoever has a token.
+    `headway user add` makes tokens; the operator of this machine finds one in the file `token` in
+    HEADWAY_HOME. Beyond loopback it speaks only TLS: with the certificate given here, else with
+    the site's own, which is made on first use (`headway certificate`).
 
-    `headway user add` makes tokens; this machine's operator finds one in the file token in
-    HEADWAY_HOME. Beyond loopback it speaks TLS alone: with the certificate that it is given, else
-    with the site's own, which is made for the names on first use (`headway certificate`).
+    Examples:
+      headway gateway
+      headway gateway --host 0.0.0.0 --name gpu.example.org
     """
     if (certificate is None) != (key is None):
         raise InvalidInput("certificate", str(certificate), "give --certificate and --key together")

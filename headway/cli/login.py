@@ -18,13 +18,17 @@ from headway.pinning import fingerprint, is_known_here, same_fingerprint, shown_
 @click.option("--fingerprint", "expected", help="Of the site's certificate, as its operator says.")
 @click.option("--token-stdin", is_flag=True, help="Read the token from standard input.")
 def login(url: str, expected: str | None, token_stdin: bool) -> None:
-    """Keep the address, the certificate and your token for the gateway at URL.
+    """Log in to the gateway at URL with your token.
 
-    The certificate is shown before anything is sent: compare its fingerprint with what the
-    operator told you (`headway certificate` prints it at the site), or give it as --fingerprint.
-    From then on that certificate alone is trusted. The token is asked for, or read from standard
-    input where that is no terminal: it is never an argument, which other users of this machine
-    would see.
+    The address, its certificate and the token are kept for later commands. The certificate is
+    shown before anything is sent: compare its fingerprint with what the operator told you
+    (`headway certificate` prints it at the site), or give it as --fingerprint. From then on only
+    that certificate is trusted. The token is asked for, or read from standard input where that is
+    no terminal. It is never an argument, which other users of this machine would see.
+
+    Examples:
+      headway login https://gpu.example.org:4280
+      headway login https://gpu.example.org:4280 --token-stdin < token
     """
     url = checked_url("URL", url)
     certificate = _trusted(url, expected, asks=not token_stdin)
@@ -82,9 +86,13 @@ def _tell(found: Json) -> None:
 @click.option("--renew", is_flag=True, help="Make another one; everybody has to log in again.")
 @told_by(_tell)
 def certificate(names: tuple[str, ...], renew: bool) -> Json:
-    """The gateway's own certificate: its fingerprint, its names, when it expires.
+    """Show the gateway's certificate: fingerprint, names, expiry.
 
     The first `headway gateway` that binds beyond loopback makes it.
+
+    Examples:
+      headway certificate
+      headway certificate --renew --name gpu.example.org
     """
     from headway.gateway.certificate import make_certificate, site_certificate
 

@@ -9,6 +9,7 @@ import errno
 import gc
 import sys
 from importlib import import_module
+from inspect import cleandoc
 from typing import Any
 
 import click
@@ -19,52 +20,72 @@ from headway.home import disk_of, is_short
 from headway.views.terminal import plain
 from headway.waits import Watch
 
-_COMMANDS = {
-    "audit": ("user", "Who did what, newest first: tokens, nodes, settings."),
-    "backup": ("database", "Write all that the site's databases hold to FILE: ledger and..."),
-    "cancel": ("runs", "End a run, or all members of an array; containers get their..."),
-    "certificate": ("login", "The gateway's own certificate: its fingerprint, its names,..."),
-    "completion": ("completion", "Print the script that lets SHELL complete commands, options,..."),
-    "data": ("data", "Data sets that you bring from your machine, for jobs of your..."),
-    "database": ("database", "The PostgreSQL that headway itself starts for a site on one..."),
-    "demo": ("demo", "Bring up a site, train the flights sample on it, and show..."),
-    "doctor": ("doctor", "Check everything a site needs on this machine; exit status 1..."),
-    "down": ("site", "Stop the site on this machine, after it has said what runs..."),
-    "engine": ("engine", "Schedulers of others, such as Slurm, below this site: the..."),
-    "estimate": ("estimate", "Say what a job would take, cost and need on each kind of..."),
-    "estimators": ("estimators", "What predicts: how good it is, which versions there are."),
-    "exec": ("session", "Run COMMAND in the container of a run that runs: `headway..."),
-    "forward": ("session", "Lead a port of this machine to one of a run: `headway forward..."),
-    "gateway": ("gateway", "Be the site's gateway, as `headway up` starts one."),
-    "login": ("login", "Keep the address, the certificate and your token for the..."),
-    "logs": ("runs", "Print what the training program wrote."),
-    "node": ("node", "Machines of the site: bring one in, take one out of service."),
-    "nodes": ("queue", "What each node has, what is promised of it, and what is in use."),
-    "outputs": ("outputs", "List what a run wrote below its outputs, or fetch it into..."),
-    "profile": ("profile", "Kernels and copies of a run against what its links carry."),
-    "progress": ("progress", "What a log says about progress."),
-    "prune": ("prune", "Remove the folders of finished runs on this node: outputs,..."),
-    "queue": ("queue", "Who waits, for what, in which order; of other teams only that..."),
-    "replay": ("replay", "Replay the jobs of TRACE on a cluster of equal nodes and say..."),
-    "rerun": ("run", "Hand in the job of a run once more, as a new run of yours,..."),
-    "restore": ("database", "Let the site hold what `headway backup` wrote to FILE; the..."),
-    "results": ("arrays", "What the members of an array have found: their parameters..."),
-    "retry": ("runs", "Try a run that has ended once more, from its checkpoint,..."),
-    "run": ("run", "Run a program of this folder: `headway run train.py --gpus 1..."),
-    "runs": ("runs", "List runs, newest first; an array is one line, unless states..."),
-    "serve": ("site", "Be the site's Prefect server in the foreground, for systemd..."),
-    "session": ("session", "Work in this folder on a node: `headway session --gpus 1..."),
-    "show": ("runs", "Everything about one run, or one array, by id, beginning of..."),
-    "skill": ("skill", "Print a SKILL.md, by which an assistant uses headway with..."),
-    "submit": ("submit", "Hand a job to the site: `headway submit job.yaml --set..."),
-    "top": ("top", "Nodes, GPUs, runs and the queue, live; leave with Ctrl-C."),
-    "traces": ("estimate", "Measurements of finished runs: bring some in, take them out."),
-    "up": ("site", "Bring up the site on this machine: database, server, gateway,..."),
-    "usage": ("usage", "What teams and users held in a month: hours, cost, and what..."),
-    "user": ("user", "Who may come in at the gateway: hand out tokens, revoke them."),
-    "why": ("queue", "Say why RUN waits, who has what it needs, who is ahead, and..."),
+_SECTIONS = {
+    "Run jobs": {
+        "run": ("run", "Run a program of this folder on the site."),
+        "submit": ("submit", "Submit a job file to the site."),
+        "estimate": ("estimate", "Estimate a job's time, memory and cost on each kind of node."),
+        "cancel": ("runs", "End a run, or all members of an array."),
+        "retry": ("runs", "Try an ended run once more, from its checkpoint."),
+        "rerun": ("run", "Submit a run's job again, as a new run with the same code."),
+    },
+    "Watch": {
+        "runs": ("runs", "List runs, newest first."),
+        "show": ("runs", "Show everything about a run or an array."),
+        "logs": ("runs", "Print what the training program wrote."),
+        "why": ("queue", "Say why RUN waits, and what would start it earlier."),
+        "queue": ("queue", "Show who waits, for what, and in which order."),
+        "nodes": ("queue", "Show each node: what it has, what is granted, what is used."),
+        "top": ("top", "Watch nodes, GPUs, runs and the queue; Ctrl-C ends it."),
+        "usage": ("usage", "Show what teams and users held in a month, and its cost."),
+    },
+    "Results and data": {
+        "outputs": ("outputs", "List what a run wrote to its outputs, or download it."),
+        "results": ("arrays", "Compare the members of an array: parameters and last metrics."),
+        "data": ("data", "Manage the data sets that your team uploads for its jobs."),
+        "profile": ("profile", "Show how a run used its GPUs: kernels, copies, links."),
+        "progress": ("progress", "Test what headway reads from a training log."),
+    },
+    "Work interactively": {
+        "session": ("session", "Work interactively on a node: Jupyter, a shell, your program."),
+        "exec": ("session", "Run COMMAND, or a shell, in the container of a running run."),
+        "forward": ("session", "Forward a local port to one of a run."),
+    },
+    "Connect to a site": {
+        "login": ("login", "Log in to the gateway at URL with your token."),
+        "completion": ("completion", "Print the completion script for SHELL."),
+        "skill": ("skill", "Print a SKILL.md that teaches an assistant to use headway."),
+    },
+    "Operate a site": {
+        "demo": ("demo", "Start a site here, train a sample on it, and show the result."),
+        "up": ("site", "Start the site on this machine."),
+        "down": ("site", "Stop the site on this machine; running programs go on."),
+        "doctor": ("doctor", "Check what a site needs on this machine."),
+        "node": ("node", "Add, drain and remove nodes, and join this machine to a site."),
+        "user": ("user", "Manage who may use the gateway: make and revoke tokens."),
+        "engine": ("engine", "Use another scheduler, such as Slurm: the same jobs run on it."),
+        "prune": ("prune", "Remove the folders of finished runs on this node."),
+        "backup": ("database", "Write the site's databases to FILE: the ledger and Prefect's."),
+        "restore": ("database", "Restore the site's databases from FILE."),
+        "audit": ("user", "Show who changed what: tokens, nodes, settings; newest first."),
+        "certificate": ("login", "Show the gateway's certificate: fingerprint, names, expiry."),
+    },
+    "Run one service": {
+        "gateway": ("gateway", "Run the site's gateway, as `headway up` does."),
+        "serve": ("site", "Run the site's Prefect server in the foreground, for systemd."),
+        "database": ("database", "Run the PostgreSQL that headway starts for a site of its own."),
+    },
+    "Estimators": {
+        "estimators": (
+            "estimators",
+            "Show how well runtimes are predicted; manage the estimators.",
+        ),
+        "traces": ("estimate", "Import or export measurements of finished runs."),
+        "replay": ("replay", "Simulate the jobs of TRACE on a cluster; compare their waits."),
+    },
 }
-"""The module of each command, and what `headway --help` says of it."""
+"""The commands as `headway --help` shows them: the module of each, and what is said of it."""
+_MODULES = {name: module for each in _SECTIONS.values() for name, (module, _) in each.items()}
 
 
 class _Named(click.Command):
@@ -73,10 +94,18 @@ class _Named(click.Command):
     def load(self) -> click.Command:
         """The command itself."""
         gc.disable()  # collections take a seventh of the time, and nearly all of it stays
-        module = import_module(f"headway.cli.{_COMMANDS[self.name or ''][0]}")
+        module = import_module(f"headway.cli.{_MODULES[self.name or '']}")
         gc.enable()
         known = (each for each in vars(module).values() if isinstance(each, click.Command))
-        return next(each for each in known if each.name == self.name)
+        return _as_typed(next(each for each in known if each.name == self.name))
+
+
+def _as_typed(command: click.Command) -> click.Command:
+    """Have the lines of examples in its help, and in its subcommands', stay lines."""
+    command.help = cleandoc(command.help or "").replace("\nExamples:\n", "\n\b\nExamples:\n")
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        _as_typed(each)
+    return command
 
 
 class _Headway(click.Group):
@@ -88,6 +117,12 @@ class _Headway(click.Group):
         """The command that is called, or completed."""
         name, found, rest = super().resolve_command(ctx, args)
         return name, found.load() if isinstance(found, _Named) else found, rest
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by what people want to do, what is used first at the top."""
+        for title, section in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, about) for name, (_, about) in section.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error becomes its one line."""
@@ -127,7 +162,11 @@ def _if_disk_is_full() -> str:
 
 @click.group(
     cls=_Headway,
-    commands=[_Named(name, help=about) for name, (_, about) in _COMMANDS.items()],
+    commands=[
+        _Named(name, help=about)
+        for section in _SECTIONS.values()
+        for name, (_, about) in section.items()
+    ],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="headway", message="%(prog)s %(version)s")

@@ -21,7 +21,7 @@ from headway.this_node import os_user
 
 @click.group()
 def node() -> None:
-    """Machines of the site: bring one in, take one out of service."""
+    """Add, drain and remove nodes, and join this machine to a site."""
 
 
 def _tell_login(made: Json) -> None:
@@ -34,10 +34,14 @@ def _tell_login(made: Json) -> None:
 @click.argument("name")
 @told_by(_tell_login)
 def add(name: str) -> Json:
-    """Make a login of the ledger's database for the machine NAME, which it joins with.
+    """Make the database login with which the machine NAME joins.
 
-    On the site's own machine. The login is shown this once; it may do what a node's agent does,
-    and nothing else. NAME's earlier one lets nobody in any more; `headway node remove` ends it.
+    Run it on the site's own machine. The login is shown once; it allows what a node's agent does
+    and nothing else. An earlier login of NAME stops working; `headway node remove` ends this one.
+
+    Examples:
+      headway node add gpu-2
+      headway node add gpu-2 --json
     """
     site = this_site()
     ledger = joining.add_node(site.settings, site.ledger, name)
@@ -53,9 +57,12 @@ def add(name: str) -> Json:
 def join(server: str, ledger: str, machine: bool) -> None:
     """Make this machine a node of a site and start its worker.
 
-    HEADWAY_NODE names it, HEADWAY_POOL its work pool; a pool that does not
-    exist yet is made. The site's auth string is taken from PREFECT_API_AUTH_STRING,
-    or asked for.
+    HEADWAY_NODE names the node, HEADWAY_POOL its work pool, which is made where there is none. The
+    site's auth string is taken from PREFECT_API_AUTH_STRING, or asked for.
+
+    Examples:
+      headway node join --server http://head:4200/api --ledger LOGIN
+      HEADWAY_POOL=a100 headway node join --server http://head:4200/api --ledger LOGIN
     """
     site = this_site()
 
@@ -85,10 +92,13 @@ def join(server: str, ledger: str, machine: bool) -> None:
 
 @node.command()
 def serve() -> None:
-    """Be a node's worker in the foreground, for systemd and containers.
+    """Run a node's worker in the foreground, for systemd and containers.
 
-    HEADWAY_SERVER_URL and HEADWAY_LEDGER_URL say of which site, unless this
-    machine has joined one already.
+    HEADWAY_SERVER_URL and HEADWAY_LEDGER_URL name the site, unless this machine has joined one.
+
+    Examples:
+      headway node serve
+      HEADWAY_NODE=gpu-2 headway node serve
     """
     joining.serve(this_site(), say)
 
@@ -97,9 +107,14 @@ def serve() -> None:
 @click.option("--wait", is_flag=True, help="Wait until what runs here has ended.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def leave(*, wait: bool, yes: bool) -> None:
-    """Stop this node's worker and forget the site, once it has asked about what runs here.
+    """Stop this node's worker and leave the site.
 
-    That is stopped, each run with its grace time, and goes on elsewhere from its checkpoint.
+    It asks before it stops what runs here. Each run gets its grace time and continues elsewhere
+    from its checkpoint.
+
+    Examples:
+      headway node leave
+      headway node leave --wait
     """
     site = this_site()
     agree = agreed("stop, and go back to the site's queue", yes=yes or wait)
@@ -117,7 +132,12 @@ def _tell_state(done: Json) -> None:
 @click.option("--reason", default="drained by an operator", show_default=True)
 @told_by(_tell_state)
 def drain(name: str, reason: str) -> Json:
-    """Start nothing new on NAME; what runs there goes on to its end."""
+    """Start nothing new on NAME; what runs there runs to its end.
+
+    Examples:
+      headway node drain gpu-2
+      headway node drain gpu-2 --reason 'new driver'
+    """
     return _set_state(name, NodeState.DRAINING, reason)
 
 
@@ -125,7 +145,12 @@ def drain(name: str, reason: str) -> Json:
 @click.argument("name", type=NODE)
 @told_by(_tell_state)
 def resume(name: str) -> Json:
-    """Let NAME take runs again."""
+    """Let NAME take runs again.
+
+    Examples:
+      headway node resume gpu-2
+      headway node resume gpu-2 --json
+    """
     return _set_state(name, NodeState.READY, "")
 
 
@@ -138,7 +163,10 @@ def _set_state(name: str, state: NodeState, reason: str) -> Json:
 
 @node.group()
 def gpu() -> None:
-    """GPUs of a node: one that is sick takes no runs until its agent has found it well."""
+    """Return GPUs of a node to service after they were reset.
+
+    A sick GPU takes no runs until the node's agent has found it healthy.
+    """
 
 
 def _tell_reset(done: Json) -> None:
@@ -150,9 +178,14 @@ def _tell_reset(done: Json) -> None:
 @click.argument("gpu")
 @told_by(_tell_reset)
 def reset_ok(name: str, gpu: str) -> Json:
-    """Say that GPU of NAME, its number or uuid, was reset: its agent looks, and takes it back.
+    """Say that GPU of NAME was reset: its agent checks it.
 
-    Where it is still sick it stays drained, and what it has is told.
+    GPU is a number or a uuid. A healthy GPU is taken back; one that is still sick stays drained,
+    with the reason.
+
+    Examples:
+      headway node gpu reset-ok gpu-2 0
+      headway node gpu reset-ok gpu-2 GPU-4d5e6f
     """
     return gpu_was_reset(this_site(), name, gpu)
 
@@ -162,11 +195,15 @@ def reset_ok(name: str, gpu: str) -> Json:
 @click.option("--powered-off", is_flag=True, help="You know that its machine is off: do not wait.")
 @as_json
 def remove(name: str, powered_off: bool, machine: bool) -> None:
-    """Forget NAME, whose machine does not come back; its runs are tried elsewhere, or fail.
+    """Forget NAME, whose machine does not come back.
 
-    A silent node may go on training. Its guard stops what runs there once its
-    leases could not be renewed for too long, so this waits until that has
-    happened: at most HEADWAY_LEASE_TTL_S and a minute after the last renewal.
+    Its runs are tried elsewhere, or fail. A silent node may go on training: its guard stops what
+    runs there once leases could not be renewed for too long. This command waits until then, at
+    most HEADWAY_LEASE_TTL_S and a minute after the last renewal.
+
+    Examples:
+      headway node remove gpu-2
+      headway node remove gpu-2 --powered-off
     """
     removed = remove_node(
         this_site(), name, powered_off=powered_off, say=lambda text: say(text, err=machine)

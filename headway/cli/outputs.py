@@ -40,11 +40,15 @@ def outputs(
     only: tuple[str, ...],
     machine: bool,
 ) -> None:
-    """List what a run wrote below its outputs, or fetch it into DIR, wherever it ran.
+    """List what a run wrote to its outputs, or download it.
 
-    DIR is new, empty, or holds what was fetched of this run before: what is there is not fetched
-    again, and a file that broke off goes on. Each is checked by its SHA-256. Of several runs, or
-    an array, each has a folder of its own in DIR.
+    DIR is new, empty, or holds an earlier download of this run: complete files are not sent again,
+    and an interrupted file continues. Each file is checked by its SHA-256. With several runs, or
+    an array, each gets a folder of its own in DIR.
+
+    Examples:
+      headway outputs flights --list
+      headway outputs flights ./results --only '*.pt'
     """
     runs, folder = words[:-1] or words, Path(words[-1]) if len(words) > 1 else None
     with open_client() as client:

@@ -21,10 +21,14 @@ from headway.run.profiling import profile_of
 )
 @as_json
 def profile(run: str, window_s: float, machine: bool) -> None:
-    """Kernels and copies of a run against what its links carry.
+    """Show how a run used its GPUs: kernels, copies, links.
 
-    A run with `profile: true` was recorded by Nsight Systems where its image
-    or the node has it. Of a run that is running, NVML's counters are shown.
+    A run with `profile: true` was recorded by Nsight Systems where its image or the node has it.
+    For a run that is running, NVML's counters are shown.
+
+    Examples:
+      headway profile flights
+      headway profile flights --window 5min
     """
     site = this_site()
     found = profile_of(site, site.ledger.runs.find(run), window_s)

@@ -23,7 +23,7 @@ _SHOWN_POINTS = 20
 
 @click.group()
 def progress() -> None:
-    """What a log says about progress."""
+    """Test what headway reads from a training log."""
 
 
 @progress.command()
@@ -32,10 +32,14 @@ def progress() -> None:
 @click.option("--epochs", type=click.IntRange(min=1), help="Epochs there are, as in the job.")
 @as_json
 def parse(logfile: BinaryIO, pattern: str | None, epochs: int | None, machine: bool) -> None:
-    """Show the format that is found in LOGFILE and the points in it.
+    """Show the format found in LOGFILE and the points in it.
 
-    The file is read in pieces, so a log of any size is fine. A log that says
-    nothing of progress has the format null and no points; that is no error.
+    The file is read in pieces, so any size will do. A log without progress has the format null and
+    no points; that is not an error.
+
+    Examples:
+      headway progress parse train.log
+      headway progress parse train.log --pattern 'step (?P<step>[0-9]+)'
     """
     parser = LogParser(pattern, epochs=epochs)
     points = _points(logfile, parser)

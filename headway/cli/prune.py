@@ -41,12 +41,16 @@ def prune(
     yes: bool,
     machine: bool,
 ) -> None:
-    """Remove the folders of finished runs on this node: outputs, logs, profiles.
+    """Remove the folders of finished runs on this node.
 
-    Without limits by what is set for this node (keep_days and keep_size in its block). With --store
-    what the site's store has of finished runs of all nodes, without limits by the teams' keep_days.
-    With --data what members have put and no run was handed in with for so long.
-    What runs, waits or will be tried again is never touched.
+    Outputs, logs and profiles go. Without limits it follows the node's block (keep_days,
+    keep_size). With --store: what the site's store has of finished runs of all nodes, without
+    limits by the teams' keep_days. With --data: uploaded data sets that no run has used for that
+    long. What runs, waits or will be retried is never touched.
+
+    Examples:
+      headway prune --older-than 30d --dry-run
+      headway prune --keep-at-most 500GiB --yes
     """
     site = this_site()
     if machine and not (yes or dry_run):

@@ -40,7 +40,14 @@ def _tell(lines: list[Json]) -> None:
 @click.option("--pool", default="", help="Work pool, where the site has several.")
 @told_by(_tell)
 def queue(pool: str) -> list[Json]:
-    """Who waits, for what, in which order; of other teams only that somebody does."""
+    """Show who waits, for what, and in which order.
+
+    Of other teams it only says that somebody waits.
+
+    Examples:
+      headway queue
+      headway queue --pool a100
+    """
     with open_client() as client:
         return client.queue(pool)
 
@@ -68,7 +75,14 @@ def _tell_why(found: Json) -> None:
 @click.argument("run", type=RUN)
 @told_by(_tell_why)
 def why(run: str) -> Json:
-    """Say why RUN waits, who has what it needs, who is ahead, and what would start it earlier."""
+    """Say why RUN waits, and what would start it earlier.
+
+    It names who holds what RUN needs, and who is ahead of it.
+
+    Examples:
+      headway why flights
+      headway why 3f2a --json
+    """
     with open_client() as client:
         return client.why(run)
 
@@ -115,6 +129,11 @@ _NODES: Columns = {
 @click.command()
 @told_by(lambda views: print_rows(_NODES, views))
 def nodes() -> list[Json]:
-    """What each node has, what is promised of it, and what is in use."""
+    """Show each node: what it has, what is granted, what is used.
+
+    Examples:
+      headway nodes
+      headway nodes --json
+    """
     with open_client() as client:
         return client.nodes()

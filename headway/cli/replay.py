@@ -103,12 +103,16 @@ def replay(
     starts: float,
     machine: bool,
 ) -> None:
-    """Replay the jobs of TRACE on a cluster of equal nodes and say how long they wait.
+    """Simulate the jobs of TRACE on a cluster; compare their waits.
 
-    TRACE is a CSV file with the columns job_id, team, submit_s, duration_s,
-    gpus, gpu_memory_bytes, gpu_util_frac, user, recipe, user_limit_s, predicted_s and
-    predicted_high_s. Learned estimates start cold and learn from the jobs that have
-    ended by then; --policy all compares with the rivals.
+    TRACE is a CSV file with the columns job_id, team, submit_s, duration_s, gpus,
+    gpu_memory_bytes, gpu_util_frac, user, recipe, user_limit_s, predicted_s and predicted_high_s.
+    Learned estimates start cold and learn from the jobs that have ended by then. --policy all
+    compares headway's policy with the others.
+
+    Examples:
+      headway replay jobs.csv --nodes 4 --gpus 8
+      headway replay jobs.csv --nodes 4 --gpus 8 --policy all --json
     """
     settings = _settings(knobs, weights)
     shape = Shape(nodes, gpus, gpu_memory)

@@ -54,11 +54,15 @@ def run(
     detach: bool,
     machine: bool,
 ) -> None:
-    """Run a program of this folder: `headway run train.py --gpus 1 -- --lr 0.1`.
+    """Run a program of this folder on the site.
 
-    What git tracks of the folder, or its .gitignore lets through, is sent along. The log is shown
-    until the run has ended; Ctrl-C leaves it alone. With --array, `{lr}` among the arguments is the
-    member's value of lr.
+    What git tracks in the folder, or .gitignore does not exclude, is sent along. The log is shown
+    until the run has ended; Ctrl-C stops watching, not the run. With --array, `{lr}` in the
+    arguments stands for the member's value of lr.
+
+    Examples:
+      headway run train.py --gpus 1 -- --epochs 10
+      headway run train.py --array lr=0.1,0.01 -- --lr '{lr}'
     """
     document = {
         **environment,
@@ -82,7 +86,12 @@ def run(
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @as_json
 def rerun(*, run_: str, overrides: tuple[str, ...], watch: bool, machine: bool) -> None:
-    """Hand in the job of a run once more, as a new run of yours, with the same code."""
+    """Submit a run's job again, as a new run with the same code.
+
+    Examples:
+      headway rerun flights --watch
+      headway rerun flights --set resources.cpus=4
+    """
     with open_client() as client:
         job = dict(client.run(run_)["job"]) | {"owner": ""}
         read = read_job(json.dumps(job), filename=f"run {run_}", overrides=overrides)

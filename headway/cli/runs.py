@@ -74,7 +74,14 @@ def _tell(views: list[Json]) -> None:
 @click.option("--members", is_flag=True, help="Members of arrays one by one, not an array a line.")
 @told_by(_tell)
 def runs(*, limit: int, states: tuple[str, ...], members: bool, **wanted: Any) -> list[Json]:
-    """List runs, newest first; an array is one line, unless states are asked for."""
+    """List runs, newest first.
+
+    An array is one line, unless states are asked for.
+
+    Examples:
+      headway runs --mine --since 2d
+      headway runs --state running --state awaitingheadroom
+    """
     members = members or bool(states)
     with open_client() as client:
         views = client.runs(limit, states=states, members=members, **wanted)
@@ -104,7 +111,14 @@ def _run_row(view: Json) -> list[str]:
 @click.argument("run", type=RUN)
 @as_json
 def show(run: str, machine: bool) -> None:
-    """Everything about one run, or one array, by id, beginning of id, or name."""
+    """Show everything about a run or an array.
+
+    RUN is an id, the beginning of one, or a name.
+
+    Examples:
+      headway show flights
+      headway show 3f2a --json
+    """
     with open_client() as client:
         if (array := if_array(client.array, run)) is not None:
             print_json(array) if machine else show_array(array)
@@ -149,8 +163,12 @@ def _standing(view: Json) -> str:
 def logs(run: str, follow: bool, machine: bool) -> None:
     """Print what the training program wrote.
 
-    What would steer the terminal is left out, colours only where there is none. With --json it is
-    whole.
+    Sequences that would control the terminal are removed, colours only where there is no terminal.
+    With --json nothing is removed.
+
+    Examples:
+      headway logs flights --follow
+      headway logs 3f2a --json
     """
     with open_client() as client:
         run_id = client.standing(run)["run_id"]  # by then another run may have its name
@@ -191,9 +209,14 @@ def _tell_cancelled(done: Json) -> None:
 @click.argument("run", type=RUN)
 @told_by(_tell_cancelled)
 def cancel(run: str) -> Json:
-    """End a run, or all members of an array; containers get their grace time.
+    """End a run, or all members of an array.
 
-    Of several runs of one name the newest that has not ended.
+    The program gets its grace time. Where several runs share a name, the newest that has not ended
+    is meant.
+
+    Examples:
+      headway cancel flights
+      headway cancel 3f2a --json
     """
     try:
         with open_client() as client:
@@ -214,9 +237,13 @@ def _tell_retried(done: Json) -> None:
 @click.argument("run", type=RUN)
 @told_by(_tell_retried)
 def retry(run: str) -> Json:
-    """Try a run that has ended once more, from its checkpoint, however it ended.
+    """Try an ended run once more, from its checkpoint.
 
-    Of an array all members that did not end well.
+    It does not matter how it ended. In an array, all members that did not complete are retried.
+
+    Examples:
+      headway retry flights
+      headway retry 3f2a --json
     """
     with open_client() as client:
         return if_array(client.retry_array, run) or _retried(client, run)

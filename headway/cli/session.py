@@ -75,12 +75,16 @@ def session(
     detach: bool,
     machine: bool,
 ) -> None:
-    """Work in this folder on a node: `headway session --gpus 1 jupyter`, or `… shell`.
+    """Work interactively on a node: Jupyter, a shell, your program.
 
     A PROGRAM of your own listens on $HEADWAY_SESSION_HOST and $HEADWAY_SESSION_PORT; one that
     cannot be told where, on PORT and all addresses. The link that is printed leads you, and nobody
-    else, to its page once it runs. It is ended when nobody has used it for a while. With shell
-    you get one there, and the session ends with it.
+    else, to its page once it runs. A session ends when nobody has used it for a while. `shell`
+    opens a shell; the session ends with it.
+
+    Examples:
+      headway session --gpus 1 jupyter
+      headway session --gpus 1 --idle 2h shell
     """
     bare = environment["python"] == submit.NEWEST and not environment["requirements"]
     if kind == "jupyter" and bare:
@@ -165,10 +169,14 @@ def _shell_in(client: Client, run_id: str, back: str) -> int:
     "--local-port", type=click.IntRange(0, 65_535), help="Of this machine; PORT by default."
 )
 def forward(run: str, port: int | None, local_port: int | None) -> None:
-    """Lead a port of this machine to one of a run: `headway forward RUN 6006`.
+    """Forward a local port to one of a run.
 
-    PORT is one that the job names in `ports`, or the session's own when left out. It goes on until
-    Ctrl-C; the port here is open to this machine alone.
+    PORT is one that the job names in `ports`; without it, the session's own. It lasts until
+    Ctrl-C, and only this machine can use the local port.
+
+    Examples:
+      headway forward flights 6006
+      headway forward flights 6006 --local-port 16006
     """
     with open_client() as client:
         view = client.run(run)
@@ -198,10 +206,14 @@ def forward(run: str, port: int | None, local_port: int | None) -> None:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def execute(ctx: click.Context, run: str, command: tuple[str, ...]) -> None:
-    """Run COMMAND in the container of a run that runs: `headway exec RUN -- nvidia-smi`.
+    """Run COMMAND, or a shell, in the container of a running run.
 
-    A shell without COMMAND. It is the same user there as the run's program, within the same
-    limits. It ends with this command, and at the latest with the run; the exit status is its own.
+    It runs as the same user as the run's program and within its limits. It ends with this command,
+    at the latest with the run. The exit status is COMMAND's.
+
+    Examples:
+      headway exec flights -- nvidia-smi
+      headway exec flights
     """
     with open_client() as client:
         run_id = client.run(run)["run_id"]

@@ -17,10 +17,14 @@ from headway.cli.output import as_json, print_json, say, silent
 )
 @as_json
 def up(engine: str | None, machine: bool) -> None:
-    """Bring up the site on this machine: database, server, gateway, guard and worker.
+    """Start the site on this machine.
 
-    On a machine that has joined a site elsewhere its guard and worker alone. What runs already is
-    left as it is.
+    That is the database, Prefect's server, gateway, guard and worker; on a machine that has joined
+    a site elsewhere, its guard and worker. What is already running stays as it is.
+
+    Examples:
+      headway up
+      headway up --engine slurm
     """
     site = this_site()
     tell = silent if machine else say
@@ -54,7 +58,12 @@ def up(engine: str | None, machine: bool) -> None:
     "of this node's pool, which stands by while another one leads.",
 )
 def serve(*, only: str | None) -> None:
-    """Be the site's Prefect server in the foreground, for systemd and containers."""
+    """Run the site's Prefect server in the foreground, for systemd.
+
+    Examples:
+      headway serve
+      headway serve --only scheduler
+    """
     site = this_site()
     settings = site.settings
     if only is None:
@@ -70,11 +79,16 @@ def serve(*, only: str | None) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
 def down(*, wait: bool, stop: bool, yes: bool, machine: bool) -> None:
-    """Stop the site on this machine, after it has said what runs and whose it is, and asked.
+    """Stop the site on this machine; running programs go on.
 
-    Containers go on, and the next `headway up` takes them up: the guard stays for them, and the
-    site's own database. With --stop each gets its grace time, and its run waits for another
-    attempt, which goes on from its checkpoint. What waits stays in the queue.
+    It first says what runs, and whose it is, and asks. The next `headway up` takes the containers
+    up again: the guard stays for them, and so does the site's own database. With --stop each
+    program gets its grace time, and its run waits for another attempt, which continues from its
+    checkpoint. The queue is kept.
+
+    Examples:
+      headway down
+      headway down --stop --yes
     """
     if wait and stop:
         raise click.UsageError("either --wait for what runs or --stop it: give one of them")

@@ -8,10 +8,14 @@ import click
 @click.command()
 @click.option("--submit", "may_submit", is_flag=True, help="Also how to hand in and end runs.")
 def skill(*, may_submit: bool) -> None:
-    """Print a SKILL.md, by which an assistant uses headway with your rights.
+    """Print a SKILL.md that teaches an assistant to use headway.
 
-    Without --submit it only reads. What holds is the token: `headway user add` makes one with
-    the scope watch alone.
+    Without --submit it only reads. The token decides what is really allowed: `headway user add`
+    makes one with the scope watch alone.
+
+    Examples:
+      headway skill > SKILL.md
+      headway skill --submit > SKILL.md
     """
     pages = resources.files("headway.cli")
     page = (pages / "skill.md").read_text(encoding="utf-8")

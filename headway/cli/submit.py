@@ -118,7 +118,12 @@ def submit(
     dry_run: bool,
     machine: bool,
 ) -> None:
-    """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
+    """Submit a job file to the site.
+
+    Examples:
+      headway submit job.yaml --watch
+      headway submit job.yaml --set resources.gpus=2 --dry-run
+    """
     if more and not parameters:
         raise click.UsageError(f"Got unexpected extra argument ({more[0]})")
     if after is not None:

@@ -17,7 +17,12 @@ from headway.views.top import picture
 @click.option("--interval", default=1.0, show_default=True, type=click.FloatRange(0.2, 3600.0))
 @as_json
 def top(once: bool, interval: float, machine: bool) -> None:
-    """Nodes, GPUs, runs and the queue, live; leave with Ctrl-C."""
+    """Watch nodes, GPUs, runs and the queue; Ctrl-C ends it.
+
+    Examples:
+      headway top
+      headway top --once
+    """
     console = Console()
     with open_client() as client:
         if machine:

@@ -14,7 +14,14 @@ from headway.views.tables import HEADINGS, usage_cells, usage_csv
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @as_json
 def usage(*, as_csv: bool, machine: bool, **asked: str | None) -> None:
-    """What teams and users held in a month: hours, cost, and what of it was not used."""
+    """Show what teams and users held in a month, and its cost.
+
+    Hours, cost, and how much of it was not used.
+
+    Examples:
+      headway usage
+      headway usage --month 2026-01 --csv
+    """
     with open_client() as client:
         found = client.usage(**asked)
     rows = found["rows"]

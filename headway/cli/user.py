@@ -33,7 +33,7 @@ _ACTS: Columns = {
 
 @click.group()
 def user() -> None:
-    """Who may come in at the gateway: hand out tokens, revoke them."""
+    """Manage who may use the gateway: make and revoke tokens."""
 
 
 @user.command()
@@ -55,9 +55,13 @@ def user() -> None:
 def add(
     name: str, team: str | None, scopes: tuple[str, ...], expires: float, machine: bool
 ) -> None:
-    """Make a token for NAME, which is shown this once.
+    """Make a token for NAME; it is shown once.
 
-    With the scope operate it sees every team's runs, and may change them.
+    A token with the scope operate sees, and may change, the runs of every team.
+
+    Examples:
+      headway user add ada --team vision
+      headway user add monitor --scope watch --expires 365d
     """
     site = this_site()
     token, kept = tokens.issue(
@@ -78,7 +82,12 @@ def add(
 @user.command("list")
 @told_by(lambda views: print_rows(_TOKENS, views))
 def list_() -> list[Json]:
-    """Tokens and what they may be used for; never the tokens themselves."""
+    """List tokens and what they allow, never the tokens themselves.
+
+    Examples:
+      headway user list
+      headway user list --json
+    """
     ledger = this_site().ledger
     now = ledger.now()
     return [token_view(token, now) for token in ledger.access_tokens.all()]
@@ -95,7 +104,12 @@ def _tell_revoked(done: Json) -> None:
 @click.option("--number", type=click.IntRange(1, 2**63 - 1), help="Only this one of NAME's tokens.")
 @told_by(_tell_revoked)
 def revoke(name: str, team: str | None, number: int | None) -> Json:
-    """Let NAME in no more: from the next request on, each of its tokens is refused."""
+    """Revoke NAME's tokens, from the next request on.
+
+    Examples:
+      headway user revoke ada
+      headway user revoke ada --team vision --number 2
+    """
     ledger = this_site().ledger
     revoked = tokens.revoke(ledger, name, team=team, actor=os_user(), token_id=number)
     return {"user": name, "revoked": [each.token_id for each in revoked]}
@@ -107,7 +121,12 @@ def revoke(name: str, team: str | None, number: int | None) -> Json:
 @click.option("--subject", default="", help="Only what was done to this user, node, run or block.")
 @told_by(lambda views: print_rows(_ACTS, views))
 def audit(limit: int, actor: str, subject: str) -> list[Json]:
-    """Who did what, newest first: tokens, nodes, settings."""
+    """Show who changed what: tokens, nodes, settings; newest first.
+
+    Examples:
+      headway audit
+      headway audit --actor ada --limit 200
+    """
     entries = this_site().ledger.audit_log.newest(limit, actor=actor, subject=subject)
     return [audit_view(entry) for entry in entries]
 

@@ -1,7 +1,9 @@
 """What the documents say holds: their links, job files, commands, variables and keys."""
 
 import re
+import shlex
 import tomllib
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -64,6 +66,42 @@ def test_what_help_says_of_each_command_is_the_beginning_of_its_own_help():
     for name, named in headway.commands.items():
         command = headway.resolve_command(click.Context(headway), [name])[1]
         assert named.help == command.get_short_help_str(64), name
+
+
+def commands(
+    group: click.Group, *names: str
+) -> Iterator[tuple[tuple[str, ...], click.Command, click.Context]]:
+    """The words that call each command of *group*, with itself and the context of its group."""
+    context = click.Context(group, info_name=" ".join(names) or "headway")
+    for name in group.commands:
+        _, found, _ = group.resolve_command(context, [name])
+        assert found is not None
+        words = (*names, name)
+        if isinstance(found, click.Group):
+            yield from commands(found, *words)
+            if not found.invoke_without_command:
+                continue
+        yield words, found, context
+
+
+def test_the_help_of_each_command_has_two_examples_that_can_be_typed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for file in ("job.yaml", "runs.csv", "runs.parquet", "jobs.csv", "train.log", "train.parquet"):
+        (tmp_path / file).touch()
+    (tmp_path / "site.backup").touch()
+    (tmp_path / "images").mkdir()
+    for words, command, context in commands(headway):
+        _, _, examples = (command.help or "").partition("\b\nExamples:\n")
+        lines = [line for line in examples.splitlines() if line.startswith("  ")]
+        assert len(lines) == 2, words
+        for line in lines:
+            typed = re.split(r"\)?\"? +[<>#] ", re.split(r".*[ (]headway ", line)[1])[0]
+            rest = shlex.split(typed.rstrip(')" '))
+            called, given = tuple(rest[: len(words)]), rest[len(words) :]
+            if isinstance(command, click.Group) and given and given[0] in command.commands:
+                continue  # an example of its subcommand
+            assert called == words, line
+            command.make_context(called[-1], given, parent=context).close()
 
 
 def test_a_command_that_is_not_there_is_found():
