@@ -3,7 +3,7 @@
 # Elsewhere say what would be needed, and leave it; the tests that miss something skip with a reason.
 set -eu
 
-packages="docker.io tini iptables iproute2 postgresql chromium busybox-static gcc libc6-dev openmpi-bin prometheus slurm-wlm munge slurmdbd mariadb-server podman uidmap $*"
+packages="docker.io tini iptables iproute2 postgresql chromium busybox-static gcc libc6-dev openmpi-bin prometheus slurm-wlm munge slurmdbd mariadb-server podman uidmap openssh-client rsync $*"
 
 missing=""
 for package in $packages; do

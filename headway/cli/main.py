@@ -41,6 +41,7 @@ _SECTIONS = {
     },
     "Results and data": {
         "outputs": ("outputs", "List what a run wrote to its outputs, or download it."),
+        "tensorboard": ("tensorboard", "Show the event files of runs in TensorBoard."),
         "results": ("arrays", "Compare the members of an array: parameters and last metrics."),
         "data": ("data", "Manage the data sets that your team uploads for its jobs."),
         "profile": ("profile", "Show how a run used its GPUs: kernels, copies, links."),
@@ -50,6 +51,7 @@ _SECTIONS = {
         "session": ("session", "Work interactively on a node: Jupyter, a shell, your program."),
         "exec": ("session", "Run COMMAND, or a shell, in the container of a running run."),
         "forward": ("session", "Forward a local port to one of a run."),
+        "ssh": ("ssh", "Use ssh, scp, rsync and editors in a running run."),
     },
     "Connect to a site": {
         "login": ("login", "Log in to the gateway at URL with your token."),

@@ -109,7 +109,8 @@ def session(
         if detach and not (is_shell or machine):
             say(f"`headway forward {short}` leads a port of this machine there")
         if is_shell and not machine:
-            back = f"`headway exec {short}` opens a shell in it, `headway cancel {short}` ends it"
+            ways = f"`headway exec {short}` opens a shell in it, `headway ssh {short}` one by ssh"
+            back = f"{ways}, `headway cancel {short}` ends it"
             if detach:
                 say(f"once it runs, {back}")
             else:

@@ -7,8 +7,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import httpx
+from websockets.asyncio.client import ClientConnection as LoopConnection
+from websockets.asyncio.client import connect as connect_in_loop
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
@@ -126,17 +129,34 @@ def open_way(address: Address, path: str) -> ClientConnection:
         RunUnknown: There is no such run, as far as this token sees.
         GatewayUnreachable: It does not answer.
     """
+    with _told(address):
+        return connect(**_way(address, path))
+
+
+async def open_way_in_loop(address: Address, path: str) -> LoopConnection:
+    """The same for an event loop."""
+    with _told(address):
+        return await connect_in_loop(**_way(address, path))
+
+
+def _way(address: Address, path: str) -> dict[str, Any]:
     known = trust(address.url, address.certificate)
+    return {
+        "uri": f"ws{address.url.removeprefix('http')}{path}",
+        "additional_headers": {"Authorization": f"Bearer {address.token}"},
+        "ssl": None if isinstance(known, bool) else known,
+        "open_timeout": _OPEN_S,
+        "compression": None,
+        "proxy": None,  # a proxy meant for the internet must not see the token
+        "max_size": _MOST_BYTES,
+    }
+
+
+@contextmanager
+def _told(address: Address) -> Iterator[None]:
+    """Tell in our words why no connection was opened."""
     try:
-        return connect(
-            f"ws{address.url.removeprefix('http')}{path}",
-            additional_headers={"Authorization": f"Bearer {address.token}"},
-            ssl=None if isinstance(known, bool) else known,
-            open_timeout=_OPEN_S,
-            compression=None,
-            proxy=None,  # a proxy meant for the internet must not see the token
-            max_size=_MOST_BYTES,
-        )
+        yield
     except InvalidStatus as error:
         answer = httpx.Response(
             error.response.status_code, content=bytes(error.response.body or b"")

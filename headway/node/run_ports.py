@@ -33,9 +33,9 @@ from headway.run.here import connected_note, container_name
 from headway.runtime.port import Execution
 from headway.site import Site
 
-MOST_OF_A_RUN = 8
+MOST_OF_A_RUN = 16
 """Commands at once: each holds threads of the gateway or of the node's worker."""
-MOST_OF_A_TEAM = 16
+MOST_OF_A_TEAM = 32
 """On one node; a team that has them all keeps no other from its own."""
 _POLL_S = 0.05
 _COMMAND_S = 30.0

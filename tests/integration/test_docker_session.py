@@ -1,8 +1,13 @@
 """Sessions in containers of a real engine: pages, `forward`, a shell, their end without use."""
 
+import os
+import re
+import shlex
 import shutil
 import subprocess
 import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -23,6 +28,28 @@ def folder(tmp_path: Path) -> Path:
     """A folder of code, with the program of samples/session."""
     shutil.copytree(ROOT / "samples/session", tmp_path / "code/samples/session")
     return tmp_path / "code"
+
+
+@dataclass(frozen=True, slots=True)
+class Ssh:
+    """OpenSSH's programs, with the configuration that leads them to runs."""
+
+    host: str
+    config: Path
+    env: dict[str, str]
+
+    def words(self, program: str) -> list[str]:
+        return [program, "-F", str(self.config)]
+
+    def does(
+        self, program: str, *words: object, typed: str = "", returncode: int | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        done = subprocess.run(
+            [*self.words(program), *map(str, words)], env=self.env, input=typed,
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert returncode in (None, done.returncode), done.stdout + done.stderr
+        return done
 
 
 def typed(live: LiveSite, folder: Path, *words: str, **more: object) -> "subprocess.Popen[str]":
@@ -121,3 +148,78 @@ def test_a_shell_is_opened_in_its_container_and_ends_it(
     ended = live.until(run_id, "Completed", "Failed", "Cancelled")
     assert (ended["state"], ended["exit"]["kind"]) == ("Completed", "ok"), ended["exit"]
     assert ended["lease"] is None or not ended["lease"]["ports"]
+
+
+@pytest.fixture
+def ssh_into(docker_site: LiveSite, folder: Path, tmp_path: Path) -> Iterator[Ssh]:
+    """A session that is a shell, as the host of `headway ssh`'s own configuration."""
+    live = docker_site
+    made = typed(live, folder, "-d", "shell")
+    out, err = made.communicate(timeout=60)
+    assert made.returncode == 0, err
+    run_id = run_of(out)
+    live.until(run_id, "Running")
+    config = tmp_path / "config"
+    config.write_text(live.run("ssh").stdout)
+    yield Ssh(f"{run_id[:8]}.headway", config, live.env | live.at_the_gateway())
+    live.run("cancel", run_id)
+    live.until(run_id, "Cancelled")
+
+
+def test_ssh_scp_and_rsync_reach_a_run(ssh_into: Ssh, tmp_path: Path) -> None:
+    host, there = ssh_into.host, f"{ssh_into.host}:"
+    script = "cat; echo $HEADWAY_RUN_ID; pwd; echo err >&2; exit 5"
+    done = ssh_into.does("ssh", host, script, typed="in\n")
+    assert (done.returncode, done.stderr) == (5, "err\n"), done.stdout
+    said, run_id, pwd = done.stdout.splitlines()
+    assert (said, run_id[:8]) == ("in", host[:8])
+    assert ssh_into.does("ssh", host, typed="pwd; exit 3\n").stdout == f"{pwd}\n"
+    tty = ssh_into.does("ssh", "-tt", host, "tty; exit 4", returncode=4)
+    assert "/dev/pts/" in tty.stdout
+
+    # The image is made of this machine's files, so its rsync works there, too.
+    program = shutil.which("rsync")
+    assert program is not None
+    linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    libraries = re.findall(r"=> (/\S+)", linked)
+    ssh_into.does("ssh", host, "mkdir /tmp/rsync", returncode=0)
+    ssh_into.does("scp", program, *libraries, f"{there}/tmp/rsync", returncode=0)
+    tree = tmp_path / "tree/below"
+    tree.mkdir(parents=True)
+    (tree / "data").write_bytes(os.urandom(1 << 20))
+    (tree / "run.sh").write_text("exit 0\n")
+    (tree / "run.sh").chmod(0o750)
+    by = "--rsync-path=LD_LIBRARY_PATH=/tmp/rsync /tmp/rsync/rsync"
+    rsync = ("rsync", "-a", "-e", shlex.join(ssh_into.words("ssh")), by)
+    copied = subprocess.run([*rsync, tree.parent, f"{there}/tmp"], env=ssh_into.env, check=False)
+    assert copied.returncode == 0
+    ssh_into.does("ssh", host, "/tmp/tree/below/run.sh", returncode=0)
+    ssh_into.does("scp", "-rp", f"{there}/tmp/tree", tmp_path / "back", returncode=0)
+    for name in ("data", "run.sh"):
+        back = tmp_path / "back/below" / name
+        assert back.read_bytes() == (tree / name).read_bytes()
+        assert back.stat().st_mode == (tree / name).stat().st_mode
+
+
+def test_ssh_forwards_a_port_and_takes_what_it_started_along(ssh_into: Ssh) -> None:
+    host = ssh_into.host
+    serves = "echo up; exec python -m http.server --bind 127.0.0.1 8765 --directory /etc"
+    server = subprocess.Popen(
+        [*ssh_into.words("ssh"), host, serves], env=ssh_into.env, stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "up\n"
+        ask = "GET /passwd HTTP/1.0\r\n\r\n"
+
+        def answer() -> str:
+            return ssh_into.does("ssh", "-W", "127.0.0.1:8765", host, typed=ask).stdout
+
+        wait_for(lambda: "root:x:0:0" in answer(), answer)
+    finally:
+        server.kill()
+        server.communicate()
+    listens = "import socket; socket.create_connection(('127.0.0.1', 8765))"
+    gone = f'while python -c "{listens}" 2>/dev/null; do sleep 0.1; done'
+    ssh_into.does("ssh", host, gone, returncode=0)

@@ -1,13 +1,14 @@
 """samples/session on a live site: its page at the gateway's other port, and its end without use."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
 
 from headway.model.session import session_path
-from tests.support.site import LiveSite, wait_for
+from tests.support.site import BIN, LiveSite, sleeper, wait_for
 
 JOB = {
     "name": "notes",
@@ -67,3 +68,20 @@ def test_no_shell_is_promised_where_none_can_be_opened(
     wait_for(refused, lambda: f"it is not refused: {said[-1]}")
     assert "without a container engine" in said[-1].stderr
     assert "the nodes that have one: none" in said[-1].stderr
+
+
+@pytest.mark.prefect
+def test_ssh_says_why_it_leads_into_no_program_without_an_engine(
+    process_site: LiveSite, tmp_path: Path
+) -> None:
+    live = process_site
+    run_id = live.submit(tmp_path, **sleeper(2_000))
+    live.until(run_id, "Running")
+    entered = subprocess.run(
+        [BIN / "headway", "ssh", run_id, "true"], env=live.env, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert entered.returncode == 255
+    assert "without a container engine" in entered.stderr
+    live.run("cancel", run_id)
+    live.until(run_id, "Cancelled")

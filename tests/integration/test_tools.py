@@ -1,11 +1,14 @@
 """What other tools hand in: each sample as it is, and what becomes of errors and cancellation."""
 
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from pathlib import Path
 
+import httpx
 import joblib
 import psij
 import pytest
@@ -16,7 +19,7 @@ from headway.bridges import joblib_backend
 from headway.bridges.calls import RemoteTraceback
 from headway.errors import InvalidInput, RunFailed
 from tests.ports.runtime_harness import until
-from tests.support.site import ROOT, LiveSite
+from tests.support.site import BIN, ROOT, LiveSite, free_port, wait_for
 
 pytestmark = pytest.mark.prefect
 
@@ -194,3 +197,43 @@ class TestPsij:
         ):
             with pytest.raises(psij.InvalidJobException):
                 executor.submit(psij.Job(spec))
+
+
+def test_tensorboard_shows_what_a_run_has_written_and_goes_on_to_write(
+    process_site: LiveSite, tmp_path: Path
+) -> None:
+    live, port, events = process_site, free_port(), "events.out.tfevents.1.node"
+    (tmp_path / "code").mkdir()
+    shutil.copy(ROOT / "tests/data/written" / events, tmp_path / "code")
+    kept = f'"$HEADWAY_OUTPUTS"/tb/{events}'
+    script = (
+        f"trap 'tail -c +301 {events} >>{kept}; exit 0' TERM;"
+        f' mkdir "$HEADWAY_OUTPUTS"/tb; head -c 300 {events} >{kept}; sleep 600 & wait'
+    )
+    code = str(tmp_path / "code")
+    run_id = live.submit(tmp_path, name="curves", command=["sh", "-c", script], workdir=code)
+    live.until(run_id, "Running")
+    board = subprocess.Popen(
+        [BIN / "headway", "tensorboard", run_id, "--port", str(port)],
+        env=live.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    asked = f"http://127.0.0.1:{port}/data/plugin/scalars/scalars?run=curves/tb&tag=train/loss"
+
+    def last_step() -> int:
+        assert board.poll() is None, board.communicate()[1]
+        try:
+            answer = httpx.get(asked)
+        except httpx.TransportError:
+            return 0
+        return int(answer.json()[-1][1]) if answer.status_code == 200 else 0
+
+    try:
+        wait_for(last_step, live.worker_log)
+        assert last_step() < 50
+        live.run("cancel", run_id)
+        wait_for(lambda: last_step() == 50, live.worker_log)
+    finally:
+        board.send_signal(signal.SIGINT)
+        board.communicate(timeout=60)
+    assert board.returncode == 0
+    live.until(run_id, "Cancelled")
