@@ -36,8 +36,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     least_s = parser.parse_args().minutes * MINUTE_S
-    with own_slurm() as (_, folder):
-        follower = Follower(with_ledger(folder))
+    with own_slurm() as (_, folder, login):
+        follower = Follower(with_ledger(folder), login)
         asked: dict[str, Request] = {}
         submit = follower.jobs.engine.submit
 

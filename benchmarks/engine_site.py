@@ -35,11 +35,11 @@ from headway.model.run import ExitKind, RunState  # noqa: E402
 from headway.scheduler.engine_jobs import EngineJobs  # noqa: E402
 from headway.scheduler.engine_queue import EngineQueue  # noqa: E402
 from headway.settings import Settings  # noqa: E402
-from headway.site import Site  # noqa: E402
+from headway.site import LINE, Site  # noqa: E402
 from headway.this_node import join_site  # noqa: E402
 from tests.support.postgresql import with_ledger  # noqa: E402
 from tests.support.site import live_site  # noqa: E402
-from tests.support.slurm import Slurm, slurm, why_none  # noqa: E402
+from tests.support.slurm import Slurm, account, logins, slurm, why_none  # noqa: E402
 
 POOL = "all"
 ONCE = 'echo x >> "$HEADWAY_OUTPUTS/count"; date +%s.%N > "$HEADWAY_OUTPUTS/at"'
@@ -48,13 +48,14 @@ ONCE = 'echo x >> "$HEADWAY_OUTPUTS/count"; date +%s.%N > "$HEADWAY_OUTPUTS/at"'
 class Follower:
     """What the follower's process does each second, as often as there is something to do."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, login: str) -> None:
         node = Site(Settings(home=home, runtime="process", node="here"), SystemClock())
         join_site(node)
         self.site = node.of_pool(POOL)
         engine = SlurmEngine(Place(node.settings.slurm_dir), "bench", SystemClock())
         self.jobs = EngineJobs(engine, self.site)
         node.ledger.engines.keep("slurm", "here", [(p.name, p) for p in engine.inspect().pools])
+        node.ledger.settings.keep(LINE, logins("t", {"*": login}))
         self.queue = EngineQueue(self.site, self.jobs)
         gc.freeze()  # as in the process that the fork server makes
 
@@ -103,7 +104,7 @@ class Follower:
             time.sleep(0.2)
 
 
-def first_lines(cluster: Slurm, folder: Path, number: int = 9) -> str:
+def first_lines(cluster: Slurm, folder: Path, login: str, number: int = 9) -> str:
     """Seconds from a submission to the first line, beside those of a bare `sbatch`."""
     ours: list[float] = []
     bare: list[float] = []
@@ -113,6 +114,7 @@ def first_lines(cluster: Slurm, folder: Path, number: int = 9) -> str:
     home.parent.mkdir()
     with live_site(home, "process", SLURM_CONF=cluster.env["SLURM_CONF"]) as site:
         site.json("engine", "add", "slurm")
+        site.set_block("headway-line", **logins("default", {"*": login}))
         there = site.at_the_gateway()
         with Client(Address(there["HEADWAY_URL"], there["HEADWAY_TOKEN"])) as client:
             for turn in range(number + 1):
@@ -200,15 +202,17 @@ def long_queue(follower: Follower, cluster: Slurm, number: int) -> str:
 
 
 @contextmanager
-def own_slurm() -> Iterator[tuple[Slurm, Path]]:
-    """A Slurm of two nodes that this process's commands find, and a folder that both see."""
+def own_slurm() -> Iterator[tuple[Slurm, Path, str]]:
+    """A Slurm of two nodes that this process's commands find, a folder that both see, a login."""
     if missing := why_none():
         raise SystemExit(missing)
     folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
-    (folder / "cluster").mkdir()
-    with slurm(folder / "cluster", cpus=8, nodes=("n1", "n2"), memory_mib=16_384) as cluster:
+    folder.chmod(0o711)
+    (folder / "cluster").mkdir(0o711)
+    cluster_of = slurm(folder / "cluster", cpus=8, nodes=("n1", "n2"), memory_mib=16_384)
+    with account(folder / "member") as user, cluster_of as cluster:
         os.environ["SLURM_CONF"] = cluster.env["SLURM_CONF"]
-        yield cluster, folder
+        yield cluster, folder, user.pw_name
 
 
 def main() -> None:
@@ -217,9 +221,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=500)
     parser.add_argument("--waiting", type=int, default=10_000)
     given = parser.parse_args()
-    with own_slurm() as (cluster, folder):
-        print("submission to first line:", first_lines(cluster, folder), flush=True)
-        follower = Follower(with_ledger(folder))
+    with own_slurm() as (cluster, folder, login):
+        print("submission to first line:", first_lines(cluster, folder, login), flush=True)
+        follower = Follower(with_ledger(folder), login)
         print(mixed(follower, given.jobs), flush=True)
         print(long_queue(follower, cluster, given.waiting), flush=True)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from headway.engine.ask import Terms, ask
 from headway.engine.kinds import takes
+from headway.engine.login import login_of
 from headway.estimate.features import from_job
 from headway.estimate.framework_memory import host_guess
 from headway.estimate.gpu_prior import gpu_memory_guess
@@ -163,10 +164,13 @@ class Forecaster:
 
     def _refused_by_engine(self, job: TrainingJob, demand: Demand, pool: str) -> Refuse | None:
         """Why the engine of *pool* cannot have *job*; None where it can."""
-        has, engine = self.engine_pools[pool].has, self.engine_pools[pool].engine
+        there = self.engine_pools[pool]
+        terms = Terms()
+        if there.node == self._site.settings.node:  # else its submit host knows the accounts
+            terms = Terms(login=login_of(self.line, there.engine, job.team, job.owner))
         found = ask(
-            "asked", job=job, demand=demand, said=Prediction(), pool=has,
-            takes=takes(engine), terms=Terms(),
+            "asked", job=job, demand=demand, said=Prediction(), pool=there.has,
+            takes=takes(there.engine), terms=terms,
         )  # fmt: skip
         return found if isinstance(found, Refuse) else None
 

@@ -6,6 +6,7 @@
       cache/       0711: see `headway.staging.cache`
       secrets/     0711: a folder for each container in it is 0700 and the program's user's
       work/        0711: the same, with the container's copy of its code
+      slurm/       0711: jobs; what a member's wrote is in a folder that is 0700 and theirs
       users/       0711: a team's, in it a user's; what is in that is 0700 and the program's user's
       environments/  0711: a team's, by hash; what programs read in one is root's and their group's
       samples/     0755: public data
@@ -40,7 +41,7 @@ _LEFT = frozenset({_SAMPLES, PROGRAMS, "database"})
 """What is in a home and is not closed: public, or another account's."""
 CLOSED_HOMES_DATABASE = "database-"
 """How folders in `ROOT_HOME` begin that are databases of root's sites below closed folders."""
-_PASSED = frozenset({"runs", "cache", "secrets", "work", "environments", "users"})
+_PASSED = frozenset({"runs", "cache", "secrets", "slurm", "work", "environments", "users"})
 _JOBS_OWN = "environments"
 """What is in `engines` and stays as it is: jobs of engines make it."""
 TOLD_FOLDER, GANG_FOLDER = "told", "gang-"
@@ -49,7 +50,7 @@ No program may write there; a closed one would be closed to the program that run
 _MARKS = frozenset({"node.id", "ledger.db", "ledger.url", "database.url"})
 """What every home has that was settled to its end."""
 _NAMES = frozenset(
-    {*_LEFT, *_PASSED, "auth", "containers", "engines", "models", "prefect", "slurm", "state"}
+    {*_LEFT, *_PASSED, "auth", "containers", "engines", "models", "prefect", "state"}
     | {"ballast", "gpus.csv", "networks.csv", "lost+found"}
 )
 """What is in one that was not."""

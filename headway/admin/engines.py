@@ -14,6 +14,7 @@ from headway.clock import Clock
 from headway.engine import containers
 from headway.engine.errors import EngineError
 from headway.engine.kinds import SLURM
+from headway.engine.login import is_by_login
 from headway.engine.port import Cluster, Engine, Phase, Request
 from headway.errors import InvalidInput
 from headway.ledger.engines import EnginePoolRecord
@@ -67,7 +68,8 @@ def add_engine(
             allowed = f"node {known[name].node} hands its runs in: add it there"
             raise InvalidInput("engine", kind, allowed)
     before = {pool: known[name].has.containers for pool, name in names.items() if name in known}
-    found = replace(found, pools=with_containers(engine, found.pools, site.clock, before))
+    if not is_by_login(kind):  # else no member is asked for a job of theirs
+        found = replace(found, pools=with_containers(engine, found.pools, site.clock, before))
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
         for pool in found.pools:
             what = f"Partition {pool.name} of {engine.name} {found.version}"
@@ -76,7 +78,7 @@ def add_engine(
             server.offer_in(names[pool.name], SAMPLE)
     pools = [(names[pool.name], pool) for pool in found.pools]
     site.ledger.engines.keep(kind, settings.node, pools)
-    say(_trust(os.geteuid()))
+    say(_trust(kind, os.geteuid()))
     follower_daemon(settings).stop(signal.SIGTERM, 10.0)  # it goes by the pools of its start
     start_follower(settings, say)
     return found, names
@@ -147,8 +149,13 @@ def lead_to_engine(site: Site, say: Callable[[str], None]) -> None:
     say(f"runs go to Slurm; those that name no pool to {names[default.name]}")
 
 
-def _trust(uid: int) -> str:
-    """Whose files a job can read there; the cluster knows no other user of this site."""
+def _trust(kind: str, uid: int) -> str:
+    """As whom jobs go there, and so whose files they can read."""
+    if is_by_login(kind):
+        return (
+            "each job goes to the cluster as its member's own login, which `engines.slurm.logins` "
+            "of the member's team in the block headway-line/site names; who has none is refused"
+        )
     root = "; it is root, which no such site should be" if uid == 0 else ""
     return (
         f"jobs of every member run on the cluster as the site's user (uid {uid}{root}), and can "
@@ -171,6 +178,7 @@ def look_at(site: Site, kind: str, pools: Mapping[str, EnginePoolRecord]) -> tup
         return False, f"{engine.name} has no partition any more for pool {', '.join(gone)}"
     down = sorted(pool.name for pool in found.pools if not pool.is_up)
     said = [f"{engine.name} {found.version}: pools {', '.join(sorted(pools))}"]
+    said += [_trust(kind, os.geteuid())]
     said += [f"partitions that start nothing: {', '.join(down)}"] if down else []
     said += [f"images in {name}: {_starts_images(each.has)}" for name, each in pools.items()]
     return True, "; ".join([*said, *found.lacks])
@@ -179,6 +187,6 @@ def look_at(site: Site, kind: str, pools: Mapping[str, EnginePoolRecord]) -> tup
 def _starts_images(pool: EnginePool) -> str:
     """What starts them there."""
     if (known := pool.containers) is None:
-        return "not known, since nobody could look: `headway engine add` looks again"
+        return "not known, since nobody could look: each job's own node does"
     runtime = containers.chosen(known)
     return f"by {runtime.program}" if runtime else f"none ({containers.none_of(known)})"

@@ -99,7 +99,7 @@ def unpack(
         for file in manifest.files:
             _write(file, cache, part / file.path)
         if user is not None:
-            _give(part, user)
+            give(part, user)
         part.rename(place)
     except OSError as error:
         if place.exists():
@@ -119,7 +119,7 @@ def _write(file: SentFile, cache: ChunkCache, path: Path) -> None:
         os.fchmod(opened.fileno(), 0o700 if file.executable else 0o600)
 
 
-def _give(top: Path, user: tuple[int, int]) -> None:
+def give(top: Path, user: tuple[int, int]) -> None:
     """Make all of it *user*'s; nobody else can have put anything there so far."""
     for folder, _, names in os.walk(top, topdown=False):
         for name in names:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headway.engine.containers import chosen, none_of
+from headway.engine.login import Login
 from headway.engine.port import (
     Array,
     Gang,
@@ -53,6 +54,8 @@ class Terms:
 
     account: str = ""
     qos: str = ""
+    login: Login | Refuse | None = None
+    """Of its member, as `login_of` says."""
     nice: int = 0
     parts: tuple[Part, ...] = field(default=())
     """Of an array, or after others."""
@@ -81,6 +84,8 @@ def ask(
         terms: The site's with the cluster.
         at_least_s: Its time limit, where less was not enough.
     """
+    if isinstance(terms.login, Refuse):
+        return terms.login
     gpus = gpus_of(job.resources.gpu_type, demand, pool) if demand.gpus else None
     if isinstance(gpus, Refuse):
         return gpus
@@ -111,6 +116,7 @@ def ask(
         parts=parts,
         account=terms.account,
         qos=terms.qos,
+        login=terms.login,
     )
 
 

@@ -15,6 +15,7 @@ from typing import ClassVar
 from headway.clock import Clock
 from headway.engine.errors import EngineRefused
 from headway.engine.judge import NO_TRACE, OVER_MEMORY, Given, Seen, changed, judged
+from headway.engine.login import Login
 from headway.engine.place import Facts, Place
 from headway.engine.port import After, Array, Job, Part, Phase, Request, Submitted, Used
 from headway.engine.record import Record
@@ -65,12 +66,12 @@ class FolderEngine(ABC):
         """All jobs of this site that the engine knows, by one question."""
 
     @abstractmethod
-    def _ask_to_stop(self, which: Sequence[tuple[str, int]]) -> None:
-        """Let none of them begin; SIGTERM to the wrappers of those that have."""
+    def _ask_to_stop(self, which: Sequence[tuple[str, int]], login: Login | None) -> None:
+        """Let none of them, *login*'s all, begin; SIGTERM to the wrappers of those that have."""
 
     @abstractmethod
-    def _kill(self, which: Sequence[tuple[str, int]]) -> None:
-        """End them by the engine's own means."""
+    def _kill(self, which: Sequence[tuple[str, int]], login: Login | None) -> None:
+        """End them, which are *login*'s all, by the engine's own means."""
 
     def _given(self, _request: Request, _follows: tuple[str, ...] | None) -> Given | None:
         """As the queue tells it, what the engine is given; None where it does not tell."""
@@ -171,17 +172,18 @@ class FolderEngine(ABC):
 
     def cancel(self, which: Collection[tuple[str, int]]) -> None:
         """See `Engine.cancel`: as many commands, however many they are."""
-        gently: list[tuple[str, int]] = []
-        killed: list[tuple[str, int]] = []
+        gently: dict[Login | None, list[tuple[str, int]]] = {}
+        killed: dict[Login | None, list[tuple[str, int]]] = {}
         for key, member in which:
             since_s = self._place.cancel(key, member, self._clock.now())
             outlived = since_s > self._place.grace_s(key) + _OUTLIVES_S
-            if engine_id := self._place.noted(key):  # else its wrapper finds the mark
-                (killed if outlived else gently).append((engine_id, member))
-        if gently:
-            self._ask_to_stop(gently)
-        if killed:
-            self._kill(killed)
+            names = self._place.names(key)  # without one its wrapper finds the mark
+            theirs = (killed if outlived else gently).setdefault(self._place.login(key), [])
+            theirs += ((engine_id, member) for engine_id in names)
+        for act, of in ((self._ask_to_stop, gently), (self._kill, killed)):
+            for login, jobs in of.items():
+                if jobs:
+                    act(jobs, login)
 
     def forget(self, key: str) -> None:
         """See `Engine.forget`."""

@@ -11,8 +11,19 @@ ROOT/KEY/[MEMBER/]claim, started.json, ended.json, log, outputs/    by `wrapper`
 ROOT/KEY/[MEMBER/]seen.json     how it ended by the engine's word, since engines forget
 ROOT/KEY/MEMBER                 of jobs handed in together: a link to each one's own folder
 ROOT/.forgotten-KEY.…           what is being removed
+
+Of a job that is not this process's user's (`Request.login`) nothing of this can be written, or
+given another name, by its user, but what is in these:
+
+ROOT/KEY/job.json               the request again, for the wrapper alone
+ROOT/KEY/own/                   batch.log, claim, started.json and ended.json; log and outputs above
+                                it are links to folders of the run, which are the user's
+
+What the job's user can write is read by `_tail` alone: that follows no link, waits for no pipe, and
+gives nothing of another one's file.
 """
 
+import errno
 import fcntl
 import hashlib
 import io
@@ -20,26 +31,37 @@ import json
 import os
 import re
 import shlex
-import shutil
+import stat
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from headway.durable import replace_file
 from headway.engine import wrapper
 from headway.engine.judge import Given
+from headway.engine.login import Login
 from headway.engine.port import Array, Gang, Request, Used
 from headway.engine.record import Record
 from headway.errors import InvalidInput
 from headway.model.run import Exit, ExitKind
+from headway.trees import remove
+from headway.units import MIB
 
+T = TypeVar("T")
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}")
+_NAME = re.compile(r"[A-Za-z0-9][\w.:@\[\]-]{0,199}", re.ASCII)
+"""An engine's name for a job, as its wrapper notes it."""
+_RECORD, _USED = TypeAdapter(Record), TypeAdapter(Used)
+_DOCUMENT = TypeAdapter(dict[str, Any])
+_NO_FILE = {None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EACCES}
 _FORGOTTEN = ".forgotten-"
 _START = "headway: a start"
 """Line of the engine's own log, which is one file for all starts of a job."""
@@ -77,7 +99,7 @@ class Place:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._facts: dict[str, tuple[tuple[int, int], Facts | None]] = {}
+        self._facts: dict[str, tuple[tuple[tuple[int, int], ...], Facts | None]] = {}
         self._requests: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {}
         self._archive = _archive()
         self._wrapper = root / f"wrapper-{hashlib.sha256(self._archive).hexdigest()[:12]}.pyz"
@@ -91,6 +113,20 @@ class Place:
         if KEY.fullmatch(key) is None:
             raise InvalidInput("key", key, "give letters, digits, dots and dashes, 64 at most")
         return self.root / key / str(member) if member else self.root / key
+
+    def wrote(self, key: str, member: int = 0) -> Path:
+        """Where its wrapper writes what has become of it."""
+        return Path(wrapper.own(str(self.folder(key, member))))
+
+    def login(self, key: str) -> Login | None:
+        """Whose job it is; None: this process's user's."""
+        found = self._request(key).get("login")
+        return None if found is None else Login(**found)
+
+    def uid(self, key: str) -> int:
+        """The same, as the engine tells it."""
+        login = self.login(key)
+        return os.geteuid() if login is None else login.uid
 
     def known(self) -> dict[str, Facts]:
         """Of all jobs that were to be handed in and are not forgotten, in their order."""
@@ -109,10 +145,10 @@ class Place:
         was: that is believed at the second look.
         """
         try:
-            now = self.folder(key).stat()
+            folders = [each.stat() for each in (self.folder(key), self.wrote(key))]
         except FileNotFoundError:
             return Facts(False, "", (), (0,), 0.0, frozenset())
-        stamp = now.st_ino, now.st_mtime_ns
+        stamp = tuple((each.st_ino, each.st_mtime_ns) for each in folders)
         before, kept = self._facts.get(key, (None, None))
         if before == stamp and kept is not None:
             return kept
@@ -151,13 +187,19 @@ class Place:
             rank_variable: In which each of these finds its number.
             given: What the engine is given, as it will tell it.
         """
-        folder = self.folder(request.key)
+        folder, login = self.folder(request.key), request.login
         with _held(self.root / "lock"):
             if not self._wrapper.exists():
                 replace_file(self._wrapper, self._archive, mode=0o644)
+        if login is not None:
+            for each in (self.root, folder):
+                each.chmod(0o711)  # passed by those who know what is in it
+            own = folder / wrapper.OWN
+            own.mkdir(mode=0o700, exist_ok=True)
+            os.chown(own, *login.ids, follow_symlinks=False)
         gang = request.part(Gang)
         array = request.part(Array)
-        document = {
+        document: dict[str, Any] = {
             "command": request.command,
             "env": dict(request.env),
             "working_dir": request.working_dir,
@@ -185,6 +227,10 @@ class Place:
             part.rename(folder / str(number))
             replace_file(path, request.key, lasts=False)
             self._forget_group(before)
+        if login is not None:
+            text = json.dumps(document)
+            replace_file(folder / "job.json", text, mode=0o400, owner=login.ids)
+            document["login"] = asdict(login)
         replace_file(folder / "request.json", json.dumps(document))
         script = _SCRIPT.format(
             key=request.key,
@@ -193,7 +239,8 @@ class Place:
             wrapper=shlex.quote(str(self._wrapper)),
             folder=shlex.quote(str(folder)),
         )
-        replace_file(folder / "job.sh", script, mode=0o750, lasts=False)
+        ids = None if login is None else login.ids
+        replace_file(folder / "job.sh", script, mode=0o750, lasts=False, owner=ids)
         return folder / "job.sh"
 
     def members(self, key: str) -> tuple[int, ...]:
@@ -215,6 +262,8 @@ class Place:
                 names = {each.name for each in files}
         except FileNotFoundError:
             return set()
+        own = self.wrote(key)
+        names |= {name for name in _OF_ONE if os.path.lexists(own / name)}
         found = {int(name) for name in names if name.isdecimal()}
         return found if names.isdisjoint(_OF_ONE) else found | {0}
 
@@ -229,23 +278,24 @@ class Place:
     def began(self, key: str) -> bool:
         """Whether it, or a member of it, has begun, or has ended by the engine's word."""
         folder = self.folder(key)
-        names = ("claim", "seen.json", "[1-9]*/claim", "[1-9]*/seen.json")
+        names = ("claim", f"{wrapper.OWN}/claim", "seen.json", "[1-9]*/claim", "[1-9]*/seen.json")
         return any(True for name in names for _ in folder.glob(name))
 
     def noted(self, key: str) -> str:
         """The engine's name for it: as noted, or as the wrapper of a job of it says; else empty."""
+        return next(iter(self.names(key)), "")
+
+    def names(self, key: str) -> list[str]:
+        """The same, of one that was taken twice both; what its wrapper says, which runs, first."""
         folder = self.folder(key)
-        paths = chain((folder / "claim", folder / "job"), folder.glob("[1-9]*/claim"))
-        return next((path.read_text() for path in paths if path.exists()), "")
+        claims = (self.wrote(key) / "claim", folder / "job"), folder.glob("[1-9]*/claim")
+        texts = dict.fromkeys(_text(path) for path in chain(*claims))
+        return [text for text in texts if _NAME.fullmatch(text)]
 
     def record(self, key: str, member: int = 0) -> Record | None:
         """What the wrapper wrote of it; None before its start."""
-        folder = self.folder(key, member)
-        found = _read(folder / "ended.json") or _read(folder / "started.json")
-        if found is None:
-            return None
-        names = {each.name for each in fields(Record)} & found.keys()
-        return Record(**{name: found[name] for name in names})
+        folder = self.wrote(key, member)
+        return _read(folder / "ended.json", _RECORD) or _read(folder / "started.json", _RECORD)
 
     def said(self, key: str, member: int = 0) -> str:
         """What the engine's machine said of its last start, where that goes into `batch`."""
@@ -254,14 +304,15 @@ class Place:
         else:
             number = str(member or "")
         name = f"batch.{number}.log" if number else "batch.log"
-        return _text(self.folder(key) / name).rpartition(_START)[2]
+        return _text(self.wrote(key) / name).rpartition(_START)[2]
 
     def used(self, key: str, member: int = 0) -> Used | None:
         """What it used, on the node where it used most; None before its end."""
-        folder = self.folder(key, member)
-        if (ended := _read(folder / "ended.json")) is None:
+        folder = self.wrote(key, member)
+        if (ended := _read(folder / "ended.json", _USED)) is None:
             return None
-        ranks = [_read(path) or {} for path in sorted(folder.glob("rank.*.json"))]
+        paths = (folder / f"rank.{n}.json" for n in range(self._request(key).get("nodes", 0)))
+        ranks = [found for path in paths if (found := _read(path, _USED)) is not None]
         every = ranks or [ended]
         shares = _known(every, "gpu_utilisation_frac")
         return Used(
@@ -280,7 +331,7 @@ class Place:
 
     def seen(self, key: str, member: int) -> tuple[str, Exit] | None:
         """The engine's last word on it, and how it ended; None where nothing was kept."""
-        found = _read(self.folder(key, member) / "seen.json")
+        found = _read(self.folder(key, member) / "seen.json", _DOCUMENT)
         if found is None:
             return None
         return found["state"], Exit(ExitKind(found["kind"]), found["code"], found["message"])
@@ -328,8 +379,9 @@ class Place:
         if key not in self._requests or self._requests[key][0] != stamp:
             found = json.loads(path.read_bytes())
             kept: dict[str, Any] = {}
-            names = ("members", "each", "grace_s", "given")
+            names = ("members", "each", "grace_s", "given", "login")
             kept |= {name: found[name] for name in names if name in found}
+            kept["nodes"] = (found.get("gang") or {}).get("nodes", 0)
             self._requests[key] = stamp, kept
         return self._requests[key][1]
 
@@ -342,7 +394,8 @@ class Place:
         with suppress(FileNotFoundError):
             folder.rename(self.root / f"{_FORGOTTEN}{key}.{time.time_ns()}")
         for gone in self.root.glob(f"{_FORGOTTEN}*"):  # by whoever was killed meanwhile, too
-            shutil.rmtree(gone, ignore_errors=True)
+            with suppress(OSError):
+                remove(gone)
         self._forget_group(group)
 
     def _forget_group(self, group: str) -> None:
@@ -376,22 +429,41 @@ def _held(path: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _known(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    return [each[name] for each in records if each.get(name) is not None]
+def _known(records: Sequence[Used], name: str) -> list[Any]:
+    return [found for each in records if (found := getattr(each, name)) is not None]
+
+
+def _tail(path: Path) -> bytes:
+    """The end of file *path*, a MiB at most; nothing of a link, a pipe, or another one's file.
+
+    It may be its writer's to exchange: what was opened is looked at. A second name is one of
+    a file of the folder's owner, or may have been made for somebody else's.
+
+    Raises:
+        OSError: It cannot be read; `FileNotFoundError` where there is none.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        found = os.fstat(file.fileno())
+        is_theirs = found.st_nlink == 1 or found.st_uid == path.parent.stat().st_uid
+        if not stat.S_ISREG(found.st_mode) or not is_theirs:
+            raise FileNotFoundError(path)
+        return os.pread(file.fileno(), MIB, max(found.st_size - MIB, 0))
 
 
 def _text(path: Path) -> str:
     """What *path* says; empty where there is none."""
     try:
-        return path.read_text()
-    except (FileNotFoundError, NotADirectoryError):
+        return _tail(path).decode(errors="replace")
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
         return ""
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    """The document at *path*; None where there is none, or not all of it yet."""
+def _read(path: Path, kind: TypeAdapter[T]) -> T | None:
+    """The document at *path*; None where there is none, not all of it yet, or no such one."""
     try:
-        found = json.loads(path.read_bytes())
+        return kind.validate_json(_tail(path))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None

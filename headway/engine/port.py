@@ -14,13 +14,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Annotated, Protocol, TypeVar
+
+from pydantic import Field
 
 from headway.engine.containers import Mount
+from headway.engine.login import Login
 from headway.model.engine import EnginePool
 from headway.model.run import Exit, When
 
 P = TypeVar("P")
+_Bytes = Annotated[int, Field(ge=0, lt=2**62)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ class Request:
     parts: tuple[Part, ...] = ()
     account: str = ""
     qos: str = ""
+    login: Login | None = None
+    """Whose job it is; None: this process's user's."""
 
     def part(self, kind: type[P]) -> P | None:
         """The first of its parts of that *kind*; None without one."""
@@ -187,12 +193,12 @@ class Job:
 class Used:
     """Resources that one job used, as its own machine measured them. None: could not be told."""
 
-    host_peak_bytes: int | None = None
+    host_peak_bytes: _Bytes | None = None
     """The most on any of its nodes."""
-    cpu_s: float | None = None
-    gpu_peak_bytes: int | None = None
+    cpu_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    gpu_peak_bytes: _Bytes | None = None
     """The most on any of its GPUs."""
-    gpu_utilisation_frac: float | None = None
+    gpu_utilisation_frac: Annotated[float, Field(ge=0, le=1)] | None = None
     """The mean over its time and its GPUs."""
 
 

@@ -25,6 +25,7 @@ from headway.clock import Clock
 from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.folder_engine import FolderEngine
 from headway.engine.judge import Seen
+from headway.engine.login import Login
 from headway.engine.place import Place
 from headway.engine.port import Cluster, GpuAsk, Part, Phase, Request, Submitted
 from headway.model.engine import EnginePool
@@ -203,12 +204,12 @@ class PsijEngine(FolderEngine):
         keys = {facts.engine_id: key for key, facts in known if facts.engine_id}
         return {keys[name]: {(name, 0): seen} for name, seen in self._ask(list(keys)).items()}
 
-    def _ask_to_stop(self, which: Sequence[tuple[str, int]]) -> None:
+    def _ask_to_stop(self, which: Sequence[tuple[str, int]], _login: Login | None) -> None:
         """Those that run are told by their wrappers, who look for the mark."""
         seen = self._ask([engine_id for engine_id, _ in which])
-        self._kill([each for each in which if _waits(seen.get(each[0]))])
+        self._kill([each for each in which if _waits(seen.get(each[0]))], _login)
 
-    def _kill(self, which: Sequence[tuple[str, int]]) -> None:
+    def _kill(self, which: Sequence[tuple[str, int]], _login: Login | None) -> None:
         for engine_id, _ in which:
             if self._is_batch:
                 with suppress(subprocess.CalledProcessError):  # it has ended meanwhile

@@ -22,6 +22,7 @@ from headway.clock import Clock
 from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.folder_engine import FolderEngine
 from headway.engine.judge import Seen
+from headway.engine.login import Login
 from headway.engine.place import KEY, Place
 from headway.engine.port import Cluster, GpuAsk, Part, Phase, Reason, Request
 from headway.errors import InvalidInput
@@ -158,10 +159,10 @@ class RayEngine(FolderEngine):
                     found[key] = {(job["submission_id"], 0): _seen(job)}
         return found
 
-    def _ask_to_stop(self, which: Sequence[tuple[str, int]]) -> None:
+    def _ask_to_stop(self, which: Sequence[tuple[str, int]], _login: Login | None) -> None:
         """Nothing: wrappers look for the mark, also of those whose turn comes yet."""
 
-    def _kill(self, which: Sequence[tuple[str, int]]) -> None:
+    def _kill(self, which: Sequence[tuple[str, int]], _login: Login | None) -> None:
         for engine_id, _ in which:  # it may have ended, or be forgotten
             self._ask("POST", f"/api/jobs/{quote(engine_id)}/stop", fails=True)
 

@@ -1,30 +1,48 @@
-"""What a job's wrapper writes of it, and how it ended by that."""
+"""What a job's wrapper writes of it, and how it ended by that.
+
+The wrapper runs as the job's user, who can write anything in its place: numbers have bounds here.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from headway.model.run import Exit, ExitKind
+
+_MOST_CHARACTERS = 500
+_Moment = Annotated[float, Field(ge=0, le=1e11)]
+"""Seconds since the epoch, in years of four digits."""
+_Whole = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+
+
+def _one_line(text: str) -> str:
+    return "".join(each if each.isprintable() else " " for each in text[:_MOST_CHARACTERS])
+
+
+_Line = Annotated[str, AfterValidator(_one_line)]
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """What the wrapper wrote of the last start."""
 
-    job: str
-    node: str = ""
-    restart: int = 0
-    started_at: float = 0.0
-    ended_at: float | None = None
+    job: _Line
+    node: _Line = ""
+    restart: _Whole = 0
+    started_at: _Moment = 0.0
+    ended_at: _Moment | None = None
     """None while it runs, and where its machine was lost."""
-    asked_at: float | None = None
+    asked_at: _Moment | None = None
     """When it was sent SIGTERM."""
     timed_out: bool = False
     """For its time being over, by its wrapper."""
     cancelled: bool = False
-    exit_code: int | None = None
-    signal: int | None = None
-    oom_kills: int = 0
-    error: str = ""
+    exit_code: _Whole | None = None
+    signal: _Whole | None = None
+    oom_kills: _Whole = 0
+    error: _Line = ""
 
     @property
     def end(self) -> Exit | None:

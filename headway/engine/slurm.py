@@ -1,9 +1,12 @@
-"""Slurm, by its own commands, as the user who runs them.
+"""Slurm, by its own commands, as the user who runs them, or as whom they are run.
 
 All jobs are asked for by one `squeue --me`, which the controller answers with this user's jobs
-only. Its ``--json`` is not used: in 22.05 it ignores every filter and sends the whole cluster's
-queue (`man squeue`), it needs a plug-in that not every site builds, and its fields change their
-types from version to version. A job is known by its comment, ``headway:SITE:KEY``.
+only. Root, whose site hands in as its members, asks for everybody's, and takes none for a member's
+that is another user's, whatever comment it has. What changes anything (`sbatch`, `scancel`) is run
+as the member: Slurm then lets it do what it lets the member do. Its ``--json`` is not used: in
+22.05 it ignores every filter and sends the whole cluster's queue (`man squeue`), it needs a plug-in
+that not every site builds, and its fields change their types from version to version. A job is
+known by its comment, ``headway:SITE:KEY``.
 """
 
 import math
@@ -16,11 +19,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
+from typing import Any
 
 from headway.clock import Clock
 from headway.engine.errors import EngineAway, EngineRefused
 from headway.engine.folder_engine import FolderEngine
 from headway.engine.judge import Given, Seen
+from headway.engine.login import Login
 from headway.engine.place import KEY, Place
 from headway.engine.port import After, Array, Cluster, Gang, Nice, Part, Phase, Request, Requeue
 from headway.engine.slurm_inspect import cluster, seconds
@@ -29,11 +35,11 @@ from headway.engine.slurm_options import minutes, options
 from headway.engine.slurm_states import read_reason, read_state
 from headway.units import MINUTE_S
 
-_FIELD, _LINE = "\x1f", "\x1e\n"
 _COLUMNS = (
-    "%i", "%F", "%K", "%T", "%r", "%S", "%l", "%N", "%e", "%q", "%a", "%P", "%y", "%E", "%k",
+    "%i", "%F", "%K", "%T", "%r", "%S", "%l", "%N", "%e", "%q", "%a", "%P", "%y", "%E", "%U", "%k",
 )  # fmt: skip
 _WIDTH = len(_COLUMNS)
+_UID = _COLUMNS.index("%U")
 _ANSWERS_WITHIN_S = 60.0
 _LIMITS_EVERY_S, _BRIEF_S = 60.0, 5.0
 _AWAY = re.compile(
@@ -47,7 +53,8 @@ _FOLLOWED = re.compile(r":(\d+)")
 _NOT_RUN = (126, 127)
 """What a shell ends with, or the loader of libraries, when a program does not start."""
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-_OF_SLURM = ("SLURM_CONF", "SLURM_JWT", "SLURM_CLUSTERS", "SBATCH_")
+_OF_SLURM = ("SLURM_CONF", "SLURM_CLUSTERS", "SBATCH_")
+_OF_USER = "SLURM_JWT"
 """How the variables begin by which `sbatch` finds the cluster, and says who asks; those of a job
 that headway itself may run in say of another one."""
 _NAMES = """\
@@ -72,8 +79,8 @@ class SlurmEngine(FolderEngine):
     def __init__(self, place: Place, site: str, clock: Clock) -> None:
         """See `FolderEngine`."""
         super().__init__(place, site, clock)
-        self._limits: Limits = {}
-        self._limits_until_s = -math.inf
+        self._limits: dict[str, tuple[float, Limits]] = {}
+        """By uid: until when they hold, and those of the user's QOS and accounts."""
 
     def inspect(self) -> Cluster:
         """Its partitions, nodes, GPUs and limits: three questions."""
@@ -89,48 +96,64 @@ class SlurmEngine(FolderEngine):
     def _hand_in(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
         given = options(request, f"headway:{self._site}:{request.key}", ids)
         name = "batch.%a.log" if request.part(Array) else "batch.log"
-        places = [f"--chdir={script.parent}", f"--output={script.parent}/{name}"]
-        words = ("sbatch", *given, *places, str(script))
-        answer = self._ask(*words, key=request.key, env=_environment())
+        own = self._place.wrote(request.key)
+        places = [f"--chdir={script.parent}", f"--output={own}/{name}"]
+        words, login = ("sbatch", *given, *places, str(script)), request.login
+        answer = self._ask(*words, key=request.key, env=_environment(login), login=login)
         return answer.strip().split(";")[0]
 
-    def _ask_to_stop(self, which: Sequence[tuple[str, int]]) -> None:
+    def _ask_to_stop(self, which: Sequence[tuple[str, int]], login: Login | None) -> None:
         ids = [_named(*each) for each in which]
-        self._ask("scancel", "--quiet", "--state=PENDING", *ids)
-        self._ask("scancel", "--quiet", "--batch", "--signal=TERM", *ids)
+        self._cancel(login, "--state=PENDING", *ids)
+        self._cancel(login, "--batch", "--signal=TERM", *ids)
 
-    def _kill(self, which: Sequence[tuple[str, int]]) -> None:
-        self._ask("scancel", "--quiet", *(_named(*each) for each in which))
+    def _kill(self, which: Sequence[tuple[str, int]], login: Login | None) -> None:
+        self._cancel(login, *(_named(*each) for each in which))
+
+    def _cancel(self, login: Login | None, *words: str) -> None:
+        env = None if login is None else _environment(login)
+        self._ask("scancel", "--quiet", *words, env=env, login=login)
 
     def _queue(self) -> dict[str, dict[tuple[str, int], Seen]]:
         """By key, and by id and member: this site's jobs as Slurm has them now."""
-        asked = ["squeue", "--me", "--noheader", "--array", "--states=all"]
-        answer = self._ask(*asked, "--format=" + _FIELD.join(_COLUMNS) + _LINE[0])
+        asked = ["squeue", "--noheader", "--array", "--states=all"]
+        asked += [] if os.geteuid() == 0 else ["--me"]
+        # A job's user writes some of the columns, and could else write the line of another job. As
+        # a variable, since everybody may read the words of a command.
+        field, end = (f"{each}{token_hex(8)}" for each in "\x1f\x1e")
+        answer = self._ask(*asked, env=_told(SQUEUE_FORMAT=field.join(_COLUMNS) + end))
         found: dict[str, dict[tuple[str, int], Seen]] = {}
         mark = f"headway:{self._site}:"
-        rows = [row for line in answer.split(_LINE) if len(row := line.split(_FIELD)) == _WIDTH]
+        lines = answer.split(end + "\n")
+        rows = [row for line in lines if len(row := line.split(field)) == _WIDTH]
         own = [row for row in rows if row[-1].startswith(mark)]
-        known = self._known_limits() if any(is_limit(row[4]) for row in own) else {}
-        ends = _first_ends(rows) if known else {}
+        users = {row[_UID] for row in own if is_limit(row[4])}
+        known = {user: self._known_limits(user) for user in users}
+        ends = {
+            user: _first_ends([row for row in rows if row[_UID] == user])
+            for user in users if known[user]
+        }  # fmt: skip
         for columns in own:
-            if KEY.fullmatch(key := columns[-1].removeprefix(mark)):  # a user may write any comment
+            key, user = columns[-1].removeprefix(mark), columns[_UID]  # any user may write any key
+            if KEY.fullmatch(key) and user == str(self._place.uid(key)):
                 base, member = columns[1], columns[2]
                 where = base, int(member) if member.isdigit() else 0
-                found.setdefault(key, {})[where] = _seen(columns, known, ends)
+                seen = _seen(columns, known.get(user, {}), ends.get(user, {}))
+                found.setdefault(key, {})[where] = seen
         return found
 
-    def _known_limits(self) -> Limits:
+    def _known_limits(self, uid: str) -> Limits:
         """Those of the user's QOS and accounts; none where Slurm does not tell them."""
-        if (now_s := self._clock.monotonic_s()) >= self._limits_until_s:
-            self._limits_until_s, self._limits = now_s + _LIMITS_EVERY_S, {}
-            with suppress(EngineAway):  # some clusters show them to operators only
-                me = pwd.getpwuid(os.getuid())
+        until_s, limits = self._limits.get(uid, (-math.inf, {}))
+        if (now_s := self._clock.monotonic_s()) >= until_s:
+            limits = {}
+            with suppress(EngineAway, KeyError):  # some clusters show them to operators only
+                me = pwd.getpwuid(int(uid))
                 asked = ["scontrol", "show", "assoc_mgr", "flags=qos,assoc", "--oneliner"]
                 asked.append(f"users={me.pw_name}")
-                self._limits = read_limits(
-                    self._ask(*asked, within_s=_BRIEF_S), me.pw_name, me.pw_uid
-                )
-        return self._limits
+                limits = read_limits(self._ask(*asked, within_s=_BRIEF_S), me.pw_name, me.pw_uid)
+            self._limits[uid] = now_s + _LIMITS_EVERY_S, limits
+        return limits
 
     def _ask(
         self,
@@ -138,22 +161,29 @@ class SlurmEngine(FolderEngine):
         *words: str,
         key: str = "",
         env: Mapping[str, str] | None = None,
+        login: Login | None = None,
         within_s: float = _ANSWERS_WITHIN_S,
     ) -> str:
-        """What *program* answers.
+        """What *program* answers, which is run as *login*, if that is given, in its environment.
 
         Raises:
             EngineAway: It does not, in time.
             EngineRefused: It was to hand in the job *key*, and Slurm does not want it.
         """
-        told = {**os.environ, "TZ": "UTC", "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
+        who: dict[str, Any] = {}
+        if login is not None:
+            groups = os.getgrouplist(login.name, login.gid)
+            who = {"user": login.uid, "group": login.gid, "extra_groups": groups}
         try:
-            done = subprocess.run(
+            done: subprocess.CompletedProcess[bytes] = subprocess.run(
                 [shutil.which(program) or program, *words],
-                env=told if env is None else env,
+                env=_told() if env is None else env,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=within_s,
                 check=False,
+                **who,
             )
         except subprocess.TimeoutExpired:
             raise EngineAway(self.name, program, f"nothing for {within_s:.0f} s") from None
@@ -169,12 +199,22 @@ class SlurmEngine(FolderEngine):
         raise EngineAway(self.name, program, said or f"exit code {done.returncode}")
 
 
-def _environment() -> dict[str, str]:
+def _told(**more: str) -> dict[str, str]:
+    """For a question: as this process, with answers as they are read here."""
+    usual = {"TZ": "UTC", "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
+    return {**os.environ, **usual, **more}
+
+
+def _environment(login: Login | None) -> dict[str, str]:
     """What a job is given beside its own: nothing of headway's, which has the site's secrets."""
-    me = pwd.getpwuid(os.getuid())
-    who = {"HOME": me.pw_dir, "USER": me.pw_name, "LOGNAME": me.pw_name}
-    who |= {name: os.environ[name] for name in who if name in os.environ}
-    own = {name: value for name, value in os.environ.items() if name.startswith(_OF_SLURM)}
+    starts = _OF_SLURM if login else (*_OF_SLURM, _OF_USER)
+    own = {name: value for name, value in os.environ.items() if name.startswith(starts)}
+    if login is None:
+        me = pwd.getpwuid(os.getuid())
+        who = {"HOME": me.pw_dir, "USER": me.pw_name, "LOGNAME": me.pw_name}
+        who |= {name: os.environ[name] for name in who if name in os.environ}
+    else:
+        who = {"HOME": login.home, "USER": login.name, "LOGNAME": login.name}
     found = str(Path(shutil.which("sbatch") or _PATH).parent)  # there are srun's, too
     path = _PATH if found in _PATH.split(":") else f"{_PATH}:{found}"
     return {"PATH": path, **who, **own}
@@ -196,7 +236,7 @@ def _first_ends(rows: Sequence[Sequence[str]]) -> Ends:
 
 
 def _seen(columns: Sequence[str], known: Limits, ends: Ends) -> Seen:
-    engine_id, _, _, state, code, start, limit, nodes, _, qos, account, pool, nice, after, _ = (
+    engine_id, _, _, state, code, start, limit, nodes, _, qos, account, pool, nice, after, *_ = (
         columns
     )
     phase, kind, sentence = read_state(state, code)

@@ -31,6 +31,7 @@ from typing import Any
 from headway.engine.image_start import KILL_S, Container, in_image
 from headway.engine.processes import Gpus, descendants, memory_bytes, out_of_memory_kills
 
+OWN = "own"
 PARTS = ("containers", "image_start", "processes")
 """The modules beside this one that it uses."""
 EVERY_S = 1.0
@@ -42,6 +43,12 @@ AGAIN_S = 30
 STOPPED = 143
 ELSEWHERE = 75
 """Exit code of a job that another one runs already."""
+
+
+def own(folder: str) -> str:
+    """What its job may write in *folder*: a part of it, where that is another user's."""
+    place = os.path.join(folder, OWN)
+    return place if os.path.isdir(place) else folder
 
 
 def write(path: str, content: object) -> None:
@@ -203,12 +210,12 @@ def with_python(version: str, env: dict[str, str], folder: str) -> str:
     found = shutil.which("python" + version, path=env["PATH"])
     if found is None:
         return f"there is no python{version} on {socket.gethostname()}, which its job asks for"
-    own = os.path.join(folder, "bin." + socket.gethostname())
-    os.makedirs(own, exist_ok=True)
+    place = os.path.join(folder, "bin." + socket.gethostname())
+    os.makedirs(place, exist_ok=True)
     for name in ("python", "python3"):
         with suppress(FileExistsError):
-            os.symlink(found, os.path.join(own, name))
-    env["PATH"] = own + ":" + env["PATH"]
+            os.symlink(found, os.path.join(place, name))
+    env["PATH"] = place + ":" + env["PATH"]
     return ""
 
 
@@ -260,6 +267,11 @@ def restarts(folder: str) -> int:
     return int(said or read(folder, "started.json").get("restart", -1) + 1)
 
 
+def asked(folder: str) -> dict[str, Any]:
+    """What is to run there."""
+    return read(folder, "job.json") or read(folder, "request.json")
+
+
 def read(folder: str, name: str) -> dict[str, Any]:
     """A document of *folder*; empty where there is none."""
     with suppress(OSError, ValueError), open(os.path.join(folder, name)) as file:
@@ -293,7 +305,8 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
     mask = signal.pthread_sigmask(
         signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT}
     )
-    found: dict[str, Any] = {"job": os.environ["HEADWAY_JOB"], "restart": restarts(folder)}
+    mine = own(folder)
+    found: dict[str, Any] = {"job": os.environ["HEADWAY_JOB"], "restart": restarts(mine)}
     found.update(node=socket.gethostname(), started_at=time.time(), asked_at=None, error="")
     found.update(timed_out=False, cancelled=False, exit_code=None, signal=None, host_peak_bytes=0)
     env: dict[str, str] = lasting(lambda: environment(request, folder), "its folder")
@@ -302,7 +315,7 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
     if is_rank:
         command, rank = as_rank(request, env)
     else:
-        lasting(lambda: write(os.path.join(folder, "started.json"), found), "that it started")
+        lasting(lambda: write(os.path.join(mine, "started.json"), found), "that it started")
         if request["gang"]:
             env["HEADWAY_MASTER_ADDR"] = socket.gethostname()
             env["HEADWAY_MASTER_PORT"] = str(free_port())
@@ -314,11 +327,12 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
     if cancelled(folder):
         found.update(cancelled=True, exit_code=143)
     else:
-        path = os.path.join(folder, "log" if rank == "0" else f"log.{rank}")
+        is_first = rank == "0"
+        path = os.path.join(folder if is_first else mine, "log" if is_first else f"log.{rank}")
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         log = lasting(lambda: os.open(path, flags, 0o640), "its log")
         version, program, container = request.get("python", ""), None, None
-        found["error"] = with_python(version, env, folder) if version else ""
+        found["error"] = with_python(version, env, mine) if version else ""
         if request.get("image") and (is_rank or not request["gang"]):
             command, env, container, found["error"] = in_image(request, command, env, folder)
         if not found["error"]:
@@ -334,29 +348,30 @@ def run(folder: str, request: Any, *, is_rank: bool) -> tuple[dict[str, Any], st
 
 def main(folder: str, *, is_rank: bool) -> int:
     """Run the job of *folder*; the exit code of its program."""
-    request = read(folder, "request.json")
+    request = asked(folder)
     if member := os.environ.get("HEADWAY_MEMBER"):
         folder = os.path.join(folder, member)
         if request["each"]:  # a job of its own, handed in with others
-            request = read(folder, "request.json")
+            request = asked(folder)
             sys.argv[1] = folder
             os.environ["HEADWAY_JOB"] += "_" + member
             del os.environ["HEADWAY_MEMBER"]
         else:
             os.makedirs(folder, exist_ok=True)
+    mine = own(folder)
     if not is_rank:
-        if not lasting(lambda: claim(folder, os.environ["HEADWAY_JOB"]), "whose job this is"):
+        if not lasting(lambda: claim(mine, os.environ["HEADWAY_JOB"]), "whose job this is"):
             say("this job was handed in twice, and another one runs it")
             return ELSEWHERE
-        if (before := earlier(folder)) is not None:
+        if (before := earlier(mine)) is not None:
             return exit_code(before)
-        ended = os.path.join(folder, "ended.json")
+        ended = os.path.join(mine, "ended.json")
         if os.path.exists(ended):  # of a start before
             os.replace(ended, ended + "." + (os.environ.get("HEADWAY_RESTART") or "0"))
     found, rank = run(folder, request, is_rank=is_rank)
     name = f"rank.{rank}.json" if is_rank else "ended.json"
     with suppress(OSError):
-        lasting(lambda: write(os.path.join(folder, name), found), "how it ended")
+        lasting(lambda: write(os.path.join(mine, name), found), "how it ended")
     return exit_code(found)
 
 

@@ -109,6 +109,10 @@ class Share:
 
 
 _NameThere = Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?$")]
+_LoginThere = Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})$")]
+
+EVERY_OTHER = "*"
+"""Stands for each user of a team who is not listed by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +123,14 @@ class OnEngine:
 
     account: _NameThere = ""
     qos: _NameThere = ""
+    logins: Mapping[str, _LoginThere] = field(default_factory=dict)
+    """By user, ``*`` for each of the others: whose account of the cluster's machines their jobs
+    have where the site's services are root's; ``*`` for the one of the user's own name."""
 
-
-EVERY_OTHER = "*"
-"""Stands for each user of a team who is not listed by name."""
+    def login(self, user: str) -> str:
+        """The account of *user*; empty where nobody has said."""
+        found = self.logins.get(user) or self.logins.get(EVERY_OTHER, "")
+        return user if found == EVERY_OTHER else found
 
 
 @dataclass(frozen=True, slots=True)

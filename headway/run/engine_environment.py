@@ -2,7 +2,7 @@
 
 It lies on the folder that the engine's machines share, for one team, under the hash of what it is
 made from; `run.shared_environment_entry` has what is there. No other user makes it than who runs
-the jobs: there is one for all.
+the jobs: there is one for all, or for each account that jobs have.
 """
 
 import json
@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
-from headway.code.unpack import unpack
+from headway.code.unpack import give, unpack
 from headway.durable import give_name_to_all, replace_file
+from headway.engine.login import Login
 from headway.home import have_passable
 from headway.model.code import CodeManifest
 from headway.model.environment import environment_id
@@ -25,8 +26,10 @@ _ENTRY = Path(__file__).with_name("environment_entry.py")
 _STARTER = Path(__file__).with_name("shared_environment_entry.py")
 
 
-def words_before(attempt: NodeAttempt) -> tuple[str, ...]:
+def words_before(attempt: NodeAttempt, login: Login | None) -> tuple[str, ...]:
     """What comes before the command of a job that names requirements; nothing where it names none.
+
+    *login* is whose job it is, where it is not this process's user's.
 
     Raises:
         InvalidInput: The code has no such file, or it asks for what no environment can have.
@@ -41,7 +44,10 @@ def words_before(attempt: NodeAttempt) -> tuple[str, ...]:
     outside, variables = reached_by(attempt)
     certificates = certificates_of(attempt, outside)
     name = environment_id(*made_from(wanted, wheels, variables), certificates)
-    folder = settings.engines_dir / "environments" / job.team / name
+    above = settings.engines_dir / "environments"
+    if login is not None:
+        above = settings.slurm_dir / ".environments" / login.name
+    folder = above / job.team / name
     if not folder.exists():  # which is whole from its first moment on
         have_passable(folder.parent)
         part = Path(mkdtemp(prefix=f"{name}.", dir=folder.parent))
@@ -60,6 +66,8 @@ def words_before(attempt: NodeAttempt) -> tuple[str, ...]:
                 (part / "variables.json", json.dumps(variables)),
             ):
                 replace_file(file, text)
+            if login is not None:
+                give(part, login.ids)
             # After a loss of power an empty start.py would end well, and nothing would have run.
             give_name_to_all(part, folder)
         except BaseException as error:

@@ -77,6 +77,8 @@ class EngineAttempt(NodeAttempt):
         )
         if isinstance(found, Refuse):
             return found
+        if found.login is not None:
+            self.user = f"{found.login.uid}:{found.login.gid}"
         copy, member = working_copy(self), self.membership()
         checkpoint = self.made(CHECKPOINT_FOLDER)
         env = {
@@ -90,7 +92,7 @@ class EngineAttempt(NodeAttempt):
         self.made("log")
         _lead(engine.log(found.key), self.log)
         _lead(engine.outputs(found.key), self.made(OUTPUTS_FOLDER))
-        command = (*words_before(self), *found.command)
+        command = (*words_before(self, found.login), *found.command)
         mounts = [Mount(str(checkpoint), str(checkpoint))]
         for given in volumes_of(self):  # of a job without an image they were refused
             mount = given.mount
@@ -232,7 +234,7 @@ class EngineLog:
 def _measured(job: Job | None, used: Used) -> Measurement:
     began, ended = (job.started_at, job.ended_at) if job is not None else (None, None)
     return Measurement(
-        runtime_s=(ended - began).total_seconds() if began and ended else None,
+        runtime_s=max((ended - began).total_seconds(), 0.0) if began and ended else None,
         host_peak_bytes=used.host_peak_bytes,
         gpu_peak_bytes=used.gpu_peak_bytes,
         gpu_utilisation_frac=used.gpu_utilisation_frac,

@@ -100,7 +100,11 @@ def read_chunk(path: Path, offset: int, limit_bytes: int) -> LogChunk:
 
 
 def opened(path: Path, flags: int) -> int | None:
-    """A file descriptor of *path*; None when no regular file is there. Never waits."""
+    """A file descriptor of *path*; None when no regular file is there. Never waits.
+
+    Nor where that has another owner than its folder, and other names: its program may have made
+    this one for somebody else's file.
+    """
     try:
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -109,7 +113,9 @@ def opened(path: Path, flags: int) -> int | None:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # a link, a socket, a directory
             return None
         raise
-    if S_ISREG(os.fstat(fd).st_mode):
+    found = os.fstat(fd)
+    is_theirs = found.st_nlink <= 1 or found.st_uid == path.parent.stat().st_uid
+    if S_ISREG(found.st_mode) and is_theirs:
         return fd
     os.close(fd)
     return None

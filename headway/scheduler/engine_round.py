@@ -10,6 +10,7 @@ from secrets import token_hex
 from headway.engine.ask import Terms
 from headway.engine.decide import Do, about, is_passing
 from headway.engine.errors import EngineAway, EngineRefused
+from headway.engine.login import login_of
 from headway.engine.port import After, Array, Job, Nice, Request
 from headway.errors import CacheUnusable, CodeMissing, InvalidInput, LeaseLost
 from headway.ledger.engines import EnginePoolRecord
@@ -242,10 +243,11 @@ class EngineRound:
         top = max([record.priority, *self._gates.priorities.values()])
         nice = _NICE * (top - record.priority) if Nice in self._jobs.engine.takes else 0
         after = self.follows.get(record.run_id)
-        team = self._site.policy_settings.team(record.team)
-        there = team.engines.get(self.pool.engine, OnEngine())
+        settings, engine = self._site.policy_settings, self.pool.engine
+        there = settings.team(record.team).engines.get(engine, OnEngine())
+        login = login_of(settings, engine, record.team, record.owner)
         parts = () if after is None else (after,)
-        return Terms(account=there.account, qos=there.qos, nice=nice, parts=parts)
+        return Terms(there.account, there.qos, login, nice, parts)
 
     def _attempt(self, record: RunRecord) -> EngineAttempt:
         """The attempt of *record*, where the run has no other one by now.

@@ -69,17 +69,17 @@ class Follower:
         engine.cluster = self.cluster
         return engine
 
-    def enqueue(self, run_id: str, *command: str, **job: Any) -> None:
+    def enqueue(self, run_id: str, *command: str, owner: str = "o", **job: Any) -> None:
         document = {
             "name": "j",
-            "owner": "o",
+            "owner": owner,
             "team": "t",
             "python": "3",
             "command": list(command),
             "resources": {"cpus": 1, "host_memory": "64MiB"},
         } | job
         self.site.ledger.runs.enqueue(
-            run_id, document, name=run_id, owner="o", team="t", pool=self.pool, priority=0,
+            run_id, document, name=run_id, owner=owner, team="t", pool=self.pool, priority=0,
             submitted_at=self.site.ledger.now(),
         )  # fmt: skip
 
@@ -103,7 +103,9 @@ class Follower:
 
 
 @pytest.fixture
-def follower(tmp_path: Path) -> Iterator[Follower]:
+def follower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
+    # As on an ordinary user's site: the fake knows no accounts.
+    monkeypatch.setattr("headway.engine.login.is_by_login", lambda _: False)
     found = Follower(with_ledger(tmp_path))
     yield found
     found.cluster.end()
@@ -192,7 +194,7 @@ def test_a_run_suspended_in_the_queue_is_handed_in_anew_once_resumed(follower: F
     waiting = follower.run("r")
     why = Exit(ExitKind.CANCELLED, None, "suspended by me")
     follower.site.ledger.runs.suspend(waiting.unleased, why)
-    follower.jobs.engine._ask_to_stop, ask = lambda _: None, follower.jobs.engine._ask_to_stop  # type: ignore[method-assign]
+    follower.jobs.engine._ask_to_stop, ask = lambda *_: None, follower.jobs.engine._ask_to_stop  # type: ignore[method-assign]
     follower.queue.run_pass()  # its mark is there, and the engine has not heard of it
     follower.jobs.engine._ask_to_stop = ask  # type: ignore[method-assign]
     follower.site.ledger.runs.resume("r")

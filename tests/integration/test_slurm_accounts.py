@@ -12,7 +12,7 @@ from tests.integration.test_engine_queue import often, sh
 from tests.integration.test_slurm_queue import OnSlurm
 from tests.support.postgresql import with_ledger
 from tests.support.site import wait_for
-from tests.support.slurm import Slurm, why_none
+from tests.support.slurm import Slurm, account, logins, why_none
 from tests.support.slurm_accounts import PROGRAMS, slurm_with_accounts
 
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("often")]
@@ -20,26 +20,36 @@ __all__ = ["often"]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+def login(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if why := why_none():
+        pytest.skip(why)
+    with account(tmp_path_factory.mktemp("member") / "home") as user:
+        yield user.pw_name
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, login: str) -> Iterator[Slurm]:
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if why := why_none() or (missing and f"no {', '.join(missing)} (slurmdbd, mariadb-server)"):
         pytest.skip(str(why))
-    with slurm_with_accounts(tmp_path_factory.mktemp("accounts")) as cluster:
+    with slurm_with_accounts(tmp_path_factory.mktemp("accounts"), login) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def follower(tmp_path: Path, cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[OnSlurm]:
+def follower(
+    tmp_path: Path, cluster: Slurm, login: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[OnSlurm]:
     monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
-    found = OnSlurm(with_ledger(tmp_path))
+    found = OnSlurm(with_ledger(tmp_path), login)
     yield found
-    cluster.ask("scancel", "--me")
+    cluster.ask("scancel", "--partition=all")
     found.site.ledger.close()
 
 
-def goes_as(follower: OnSlurm, **there: str) -> None:
+def goes_as(follower: OnSlurm, login: str, **there: str) -> None:
     """As an operator says it in the block of the queue."""
-    follower.site.ledger.settings.keep(LINE, {"teams": {"t": {"engines": {"slurm": there}}}})
+    follower.site.ledger.settings.keep(LINE, logins("t", {"o": login}, **there))
 
 
 def accounted(cluster: Slurm, name: str) -> str:
@@ -48,10 +58,10 @@ def accounted(cluster: Slurm, name: str) -> str:
     return cluster.ask(*asked)
 
 
-def test_a_team_goes_by_its_account_and_qos(follower: OnSlurm, cluster: Slurm) -> None:
+def test_a_team_goes_by_its_account_and_qos(follower: OnSlurm, cluster: Slurm, login: str) -> None:
     follower.enqueue("default", *sh(":"))
     follower.ends_well("default")
-    goes_as(follower, account="vision", qos="normal")
+    goes_as(follower, login, account="vision", qos="normal")
     follower.enqueue("team", *sh(":"))
     follower.ends_well("team")
     # The daemon of the accounts hears of a job some seconds after it has ended.
@@ -65,8 +75,8 @@ def test_a_team_goes_by_its_account_and_qos(follower: OnSlurm, cluster: Slurm) -
     )
 
 
-def test_an_account_that_the_cluster_does_not_know_is_told(follower: OnSlurm) -> None:
-    goes_as(follower, account="nobody")
+def test_an_account_that_the_cluster_does_not_know_is_told(follower: OnSlurm, login: str) -> None:
+    goes_as(follower, login, account="nobody")
     follower.enqueue("lost", *sh(":"))
     exit_ = follower.ended("lost").exit
     assert exit_ is not None

@@ -16,11 +16,13 @@ from headway.model.array import Array
 from headway.model.code import CodeManifest
 from headway.model.run import ExitKind, RunState
 from headway.model.start_forecast import StartForecast
+from headway.site import LINE
 from headway.units import GIB
 from tests.integration.test_engine_queue import Follower, often, sh
 from tests.integration.test_gang import MEET
 from tests.support.postgresql import with_ledger
-from tests.support.slurm import MEMORY_KILLS, Slurm, two_nodes
+from tests.support.site import let_through
+from tests.support.slurm import MEMORY_KILLS, Slurm, account, logins, two_nodes
 from tests.support.small_wheel import small_wheel
 
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("often")]
@@ -28,7 +30,14 @@ __all__ = ["often"]
 
 
 class OnSlurm(Follower):
+    """A site of root's, whose members are *login* to Slurm unless it is said otherwise."""
+
     pool = "all"
+
+    def __init__(self, home: Path, login: str) -> None:
+        let_through(home)
+        super().__init__(home)
+        self.site.ledger.settings.keep(LINE, logins("t", {"*": login}))
 
     def engine(self) -> Any:
         return SlurmEngine(Place(self.site.settings.slurm_dir), "s", SystemClock())
@@ -48,12 +57,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     yield from two_nodes(tmp_path_factory.mktemp("slurm"), types, MEMORY_KILLS)
 
 
+@pytest.fixture(scope="module")
+def login(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with account(tmp_path_factory.mktemp("member") / "home") as user:
+        yield user.pw_name
+
+
 @pytest.fixture
-def follower(tmp_path: Path, cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[OnSlurm]:
+def follower(
+    tmp_path: Path, cluster: Slurm, login: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[OnSlurm]:
     monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
-    found = OnSlurm(with_ledger(tmp_path))
+    found = OnSlurm(with_ledger(tmp_path), login)
     yield found
-    cluster.ask("scancel", "--me")
+    cluster.ask("scancel", "--partition=all")
     found.site.ledger.close()
 
 

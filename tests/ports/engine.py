@@ -13,6 +13,7 @@ from pathlib import Path
 from headway.engine.errors import EngineAway
 from headway.engine.folder_engine import FolderEngine, Queue, as_wished
 from headway.engine.judge import IN_VAIN, Seen
+from headway.engine.login import Login
 from headway.engine.port import (
     After,
     Array,
@@ -223,7 +224,7 @@ class FakeEngine(FolderEngine):
                 )  # fmt: skip
         return found
 
-    def _ask_to_stop(self, which: Sequence[tuple[str, int]]) -> None:
+    def _ask_to_stop(self, which: Sequence[tuple[str, int]], _login: Login | None) -> None:
         self._answers("cancel")
         for engine_id, member in which:
             for each in self.cluster.entries(engine_id, member):
@@ -231,7 +232,7 @@ class FakeEngine(FolderEngine):
                     self.cluster.cancel(engine_id, each.member)
                 each.stop()
 
-    def _kill(self, which: Sequence[tuple[str, int]]) -> None:
+    def _kill(self, which: Sequence[tuple[str, int]], _login: Login | None) -> None:
         self._answers("cancel")
         for each in which:
             self.cluster.cancel(*each)

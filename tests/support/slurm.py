@@ -1,6 +1,7 @@
 """Debian's Slurm on this machine, with one node or several, and pretended GPUs."""
 
 import os
+import pwd
 import re
 import shutil
 import socket
@@ -10,9 +11,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from types import MappingProxyType
+from typing import Any
 
 import pytest
+
+from tests.support.site import let_through
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "srun")
 _START_S = 60.0
@@ -116,6 +121,9 @@ class Slurm:
         for node in self._nodes:
             self._start(node, ["slurmd", "-D", "-N", node])
         self._until_idle()
+        let_through(self._folder)
+        munge.chmod(0o755)
+        self._conf.chmod(0o644)
 
     def stop(self) -> None:
         """End what was started."""
@@ -238,6 +246,39 @@ def slurm(
         yield cluster
     finally:
         cluster.stop()
+
+
+@contextmanager
+def account(home: Path) -> Iterator[pwd.struct_passwd]:
+    """An ordinary user of this machine, whose home is *home*, while inside."""
+    name = f"headway-{token_hex(4)}"
+    made = ["useradd", "--no-create-home", f"--home-dir={home}", name]
+    for _ in range(20):  # another one may hold the lock of the accounts
+        if subprocess.run(made, check=False, capture_output=True).returncode == 0:
+            break
+        time.sleep(0.2)
+    user = pwd.getpwnam(name)
+    let_through(home.parent)
+    home.mkdir(exist_ok=True)
+    os.chown(home, user.pw_uid, user.pw_gid)
+    try:
+        yield user
+    finally:
+        subprocess.run(["userdel", "--force", name], check=False, capture_output=True)
+
+
+def as_user(user: pwd.struct_passwd, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """What *command* says, typed by *user*."""
+    env = {"HOME": user.pw_dir, "PATH": os.environ["PATH"], **env}
+    return subprocess.run(
+        command, user=user.pw_uid, group=user.pw_gid, extra_groups=[], env=env, cwd="/",
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def logins(team: str, there: Mapping[str, str], **more: str) -> dict[str, Any]:
+    """What an operator says in the block of the queue: as whom members of *team* go to Slurm."""
+    return {"teams": {team: {"engines": {"slurm": {"logins": dict(there), **more}}}}}
 
 
 def free_port() -> int:

@@ -35,8 +35,8 @@ AccountingStorageEnforce=associations,limits,qos
 
 
 @contextmanager
-def slurm_with_accounts(folder: Path) -> Iterator[Slurm]:
-    """A cluster of one node whose root may use the accounts "lab" (its default) and "vision".
+def slurm_with_accounts(folder: Path, user: str) -> Iterator[Slurm]:
+    """A cluster of one node whose *user* may use the accounts "lab" (its default) and "vision".
 
     The QOS "short" is for both; "vision" has "normal" besides.
     """
@@ -53,7 +53,7 @@ def slurm_with_accounts(folder: Path) -> Iterator[Slurm]:
     with subprocess.Popen(served, **quiet) as server:  # type: ignore[call-overload]
         try:
             _may(socket)
-            with _cluster(folder, port) as cluster:
+            with _cluster(folder, port, user) as cluster:
                 yield cluster
         finally:
             server.terminate()
@@ -75,15 +75,15 @@ def _may(socket: Path) -> None:
 
 
 @contextmanager
-def _cluster(folder: Path, port: int) -> Iterator[Slurm]:
+def _cluster(folder: Path, port: int, user: str) -> Iterator[Slurm]:
     lines = _LINES.format(folder=folder, port=port)
     with slurm(folder, cpus=2, more=lines, beside=["slurmdbd", "-D"]) as cluster:
         for words in (
             "add account lab vision Description=x Organization=x",
             "add qos short",
-            "add user root Account=lab QOS=short DefaultQOS=short",
-            "add user root Account=vision QOS=normal,short DefaultQOS=normal",
-            "modify user root set DefaultAccount=lab",
+            f"add user {user} Account=lab QOS=short DefaultQOS=short",
+            f"add user {user} Account=vision QOS=normal,short DefaultQOS=normal",
+            f"modify user {user} set DefaultAccount=lab",
         ):
             cluster.ask("sacctmgr", "--immediate", *words.split())
         yield cluster

@@ -8,10 +8,17 @@ from headway.model.engine import EnginePool
 
 @pytest.mark.parametrize(("uid", "is_root"), [(0, True), (1000, False)])
 def test_as_whom_jobs_run_is_said(uid: int, is_root: bool) -> None:
-    said = _trust(uid)
+    said = _trust("ray", uid)
     assert f"uid {uid}" in said
     assert ("root" in said) == is_root
     assert "trust each other" in said
+
+
+def test_a_site_of_roots_says_whose_its_jobs_at_slurm_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert "as its member's own login" in _trust("slurm", 0)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert "uid 1000" in _trust("slurm", 1000)
 
 
 @pytest.mark.parametrize(

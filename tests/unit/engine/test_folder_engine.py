@@ -62,12 +62,12 @@ def test_who_is_killed_while_it_forgets_leaves_nothing_of_the_job(
     engine.cancel([("r-1", 0)])
     engine.jobs()
 
-    def killed(folder: Path, **_: object) -> None:
+    def killed(folder: Path) -> None:
         (folder / "request.json").unlink()
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", killed)
+        patch.setattr("headway.engine.place.remove", killed)
         with pytest.raises(KeyboardInterrupt):
             engine.forget("r-1")
     assert engine.jobs() == ()

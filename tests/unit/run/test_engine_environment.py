@@ -64,7 +64,7 @@ def test_all_of_it_is_on_the_disk_before_it_has_its_name(
 
     monkeypatch.setattr(os, "fsync", seen)
     monkeypatch.setattr(Path, "rename", renamed)
-    folder = Path(words_before(attempt)[3])
+    folder = Path(words_before(attempt, None)[3])
     names = {"start.py", "entry.py", "variables.json", "given", "small-1.0-py3-none-any.whl"}
     assert names < {each.name for each in folder.rglob("*")}
     for each in (folder, *folder.rglob("*")):
@@ -83,10 +83,10 @@ def test_what_could_not_be_made_leaves_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(engine_environment, step, full)
         with pytest.raises((OSError, CacheUnusable), match="No space left"):
-            words_before(attempt)
+            words_before(attempt, None)
     place = attempt.site.settings.engines_dir / "environments/vision"
     assert list(place.iterdir()) == []
-    assert Path(words_before(attempt)[2]).exists()
+    assert Path(words_before(attempt, None)[2]).exists()
 
 
 def test_who_was_slower_takes_what_the_other_has_made(
@@ -97,7 +97,7 @@ def test_who_was_slower_takes_what_the_other_has_made(
         raise OSError(errno.ENOTEMPTY, "Directory not empty")
 
     monkeypatch.setattr(engine_environment, "give_name_to_all", slower)
-    folder = Path(words_before(attempt)[3])
+    folder = Path(words_before(attempt, None)[3])
     assert [each.name for each in folder.parent.iterdir()] == [folder.name]
 
 
