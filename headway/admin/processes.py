@@ -32,8 +32,8 @@ from headway.waits import waiting_for
 log = logging.getLogger(__name__)
 Say = Callable[[str], None]
 
-_SERVER_START_S = 120.0
-_WORKER_START_S = 60.0
+_START_S = 300.0
+"""A process that was killed or cannot start ends at once; one that is slow is on a busy machine."""
 SCHEDULER = ("headway.leader.process",)
 """The module that is a scheduler of this node's pool."""
 FOLLOWER = ("headway.leader.follower",)
@@ -101,7 +101,7 @@ def start_prefect(settings: Settings, clock: Clock, say: Say) -> bool:
         say(f"starting the Prefect server at {settings.api_url.removesuffix('/api')} …")
         if daemon.process() is None:
             daemon.start_python(server_command(settings), site_environment(settings))
-        await_ready(daemon, "the Prefect server", server.is_healthy, _SERVER_START_S, clock)
+        await_ready(daemon, "the Prefect server", server.is_healthy, _START_S, clock)
     return True
 
 
@@ -179,7 +179,7 @@ def _start(
         ready.unlink(missing_ok=True)
         daemon.start_python(module, env)
         if clock is not None:
-            await_ready(daemon, f"the {daemon.name}", ready.exists, _WORKER_START_S, clock)
+            await_ready(daemon, f"the {daemon.name}", ready.exists, _START_S, clock)
     return True
 
 
@@ -205,9 +205,7 @@ def start_gateway(settings: Settings, clock: Clock, say: Say) -> bool:
         say(f"starting the gateway on {settings.gateway_host}:{settings.gateway_port} …")
         settings.gateway_note.unlink(missing_ok=True)  # that of a gateway before this one
         daemon.start_python(GATEWAY, site_environment(settings))
-        await_ready(
-            daemon, "the gateway", lambda: gateway_answers(settings), _WORKER_START_S, clock
-        )
+        await_ready(daemon, "the gateway", lambda: gateway_answers(settings), _START_S, clock)
     return True
 
 
