@@ -19,65 +19,44 @@ ROOT/KEY/job.json               the request again, for the wrapper alone
 ROOT/KEY/own/                   batch.log, claim, started.json and ended.json; log and outputs above
                                 it are links to folders of the run, which are the user's
 
-What the job's user can write is read by `_tail` alone: that follows no link, waits for no pipe, and
-gives nothing of another one's file.
+What the job's user can write is read by `written` alone.
 """
 
-import errno
 import fcntl
 import hashlib
-import io
 import json
 import os
 import re
 import shlex
-import stat
 import time
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter
+from typing import Any
 
 from headway.durable import replace_file
 from headway.engine import wrapper
+from headway.engine.archive import SCRIPT, archive
 from headway.engine.judge import Given
 from headway.engine.login import Login
 from headway.engine.port import Array, Gang, Request, Used
 from headway.engine.record import Record
+from headway.engine.written import DOCUMENT, RECORD, USED, document_of, text_of
 from headway.errors import InvalidInput
 from headway.model.run import Exit, ExitKind
 from headway.trees import remove
-from headway.units import MIB
 
-T = TypeVar("T")
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}")
 _NAME = re.compile(r"[A-Za-z0-9][\w.:@\[\]-]{0,199}", re.ASCII)
 """An engine's name for a job, as its wrapper notes it."""
-_RECORD, _USED = TypeAdapter(Record), TypeAdapter(Used)
-_DOCUMENT = TypeAdapter(dict[str, Any])
-_NO_FILE = {None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EACCES}
 _FORGOTTEN = ".forgotten-"
 _START = "headway: a start"
 """Line of the engine's own log, which is one file for all starts of a job."""
 _OF_ONE = frozenset({"cancelled", "started.json", "ended.json", "seen.json"})
 """Files that say what has become of a job."""
-_SCRIPT = """\
-#!/bin/sh
-# Made by headway for job {key}. The machine needs Python 3.8 and this folder, nothing else.
-{names}
-echo "{start}" >&2
-for python in python3 /usr/libexec/platform-python python; do
-    if command -v "$python" >/dev/null; then exec "$python" -IS {wrapper} {folder}; fi
-done
-echo "headway: there is no Python on $(hostname), so job {key} cannot be started" >&2
-exit 127
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +80,7 @@ class Place:
         self.root = root
         self._facts: dict[str, tuple[tuple[tuple[int, int], ...], Facts | None]] = {}
         self._requests: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {}
-        self._archive = _archive()
+        self._archive = archive()
         self._wrapper = root / f"wrapper-{hashlib.sha256(self._archive).hexdigest()[:12]}.pyz"
 
     def folder(self, key: str, member: int = 0) -> Path:
@@ -221,7 +200,7 @@ class Place:
         }
         for number, one in enumerate(array.each if array else (), 1):
             part, path = folder / f"{number}.part", self.folder(one.key) / "group"
-            before = _text(path)
+            before = text_of(path)
             part.unlink(missing_ok=True)
             part.symlink_to(f"../{one.key}")
             part.rename(folder / str(number))
@@ -232,7 +211,7 @@ class Place:
             replace_file(folder / "job.json", text, mode=0o400, owner=login.ids)
             document["login"] = asdict(login)
         replace_file(folder / "request.json", json.dumps(document))
-        script = _SCRIPT.format(
+        script = SCRIPT.format(
             key=request.key,
             names=names,
             start=_START,
@@ -289,30 +268,32 @@ class Place:
         """The same, of one that was taken twice both; what its wrapper says, which runs, first."""
         folder = self.folder(key)
         claims = (self.wrote(key) / "claim", folder / "job"), folder.glob("[1-9]*/claim")
-        texts = dict.fromkeys(_text(path) for path in chain(*claims))
+        texts = dict.fromkeys(text_of(path) for path in chain(*claims))
         return [text for text in texts if _NAME.fullmatch(text)]
 
     def record(self, key: str, member: int = 0) -> Record | None:
         """What the wrapper wrote of it; None before its start."""
         folder = self.wrote(key, member)
-        return _read(folder / "ended.json", _RECORD) or _read(folder / "started.json", _RECORD)
+        return document_of(folder / "ended.json", RECORD) or document_of(
+            folder / "started.json", RECORD
+        )
 
     def said(self, key: str, member: int = 0) -> str:
         """What the engine's machine said of its last start, where that goes into `batch`."""
-        if group := _text(self.folder(key) / "group"):
+        if group := text_of(self.folder(key) / "group"):
             key, number = group, self.noted(key).rpartition("_")[2]
         else:
             number = str(member or "")
         name = f"batch.{number}.log" if number else "batch.log"
-        return _text(self.wrote(key) / name).rpartition(_START)[2]
+        return text_of(self.wrote(key) / name).rpartition(_START)[2]
 
     def used(self, key: str, member: int = 0) -> Used | None:
         """What it used, on the node where it used most; None before its end."""
         folder = self.wrote(key, member)
-        if (ended := _read(folder / "ended.json", _USED)) is None:
+        if (ended := document_of(folder / "ended.json", USED)) is None:
             return None
         paths = (folder / f"rank.{n}.json" for n in range(self._request(key).get("nodes", 0)))
-        ranks = [found for path in paths if (found := _read(path, _USED)) is not None]
+        ranks = [found for path in paths if (found := document_of(path, USED)) is not None]
         every = ranks or [ended]
         shares = _known(every, "gpu_utilisation_frac")
         return Used(
@@ -331,7 +312,7 @@ class Place:
 
     def seen(self, key: str, member: int) -> tuple[str, Exit] | None:
         """The engine's last word on it, and how it ended; None where nothing was kept."""
-        found = _read(self.folder(key, member) / "seen.json", _DOCUMENT)
+        found = document_of(self.folder(key, member) / "seen.json", DOCUMENT)
         if found is None:
             return None
         return found["state"], Exit(ExitKind(found["kind"]), found["code"], found["message"])
@@ -388,7 +369,7 @@ class Place:
     def forget(self, key: str) -> None:
         """Remove everything of it: at once, since half of it would be taken for a job's."""
         folder = self.folder(key)
-        group = _text(folder / "group")
+        group = text_of(folder / "group")
         self._requests.pop(key, None)
         self._facts.pop(key, None)
         with suppress(FileNotFoundError):
@@ -401,22 +382,8 @@ class Place:
     def _forget_group(self, group: str) -> None:
         """Forget what was handed in together under that key, where nothing belongs to it still."""
         links = self.folder(group).glob("[1-9]*") if group else ()
-        if group and not any(_text(link / "group") == group for link in links):
+        if group and not any(text_of(link / "group") == group for link in links):
             self.forget(group)
-
-
-def _archive() -> bytes:
-    """What a machine's Python runs as one file."""
-    here = Path(wrapper.__file__)
-    files = {"__main__.py": here.read_bytes()}
-    files |= {"headway/__init__.py": b"", "headway/engine/__init__.py": b""}
-    for part in wrapper.PARTS:
-        files[f"headway/engine/{part}.py"] = here.with_name(f"{part}.py").read_bytes()
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
-        for name, source in files.items():
-            archive.writestr(zipfile.ZipInfo(name), source)  # of no time: the same ones, the same
-    return made.getvalue()
 
 
 @contextmanager
@@ -431,39 +398,3 @@ def _held(path: Path) -> Iterator[None]:
 
 def _known(records: Sequence[Used], name: str) -> list[Any]:
     return [found for each in records if (found := getattr(each, name)) is not None]
-
-
-def _tail(path: Path) -> bytes:
-    """The end of file *path*, a MiB at most; nothing of a link, a pipe, or another one's file.
-
-    It may be its writer's to exchange: what was opened is looked at. A second name is one of
-    a file of the folder's owner, or may have been made for somebody else's.
-
-    Raises:
-        OSError: It cannot be read; `FileNotFoundError` where there is none.
-    """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags), "rb") as file:
-        found = os.fstat(file.fileno())
-        is_theirs = found.st_nlink == 1 or found.st_uid == path.parent.stat().st_uid
-        if not stat.S_ISREG(found.st_mode) or not is_theirs:
-            raise FileNotFoundError(path)
-        return os.pread(file.fileno(), MIB, max(found.st_size - MIB, 0))
-
-
-def _text(path: Path) -> str:
-    """What *path* says; empty where there is none."""
-    try:
-        return _tail(path).decode(errors="replace")
-    except OSError as error:
-        if error.errno not in _NO_FILE:
-            raise
-        return ""
-
-
-def _read(path: Path, kind: TypeAdapter[T]) -> T | None:
-    """The document at *path*; None where there is none, not all of it yet, or no such one."""
-    try:
-        return kind.validate_json(_tail(path))
-    except (OSError, ValueError):
-        return None
