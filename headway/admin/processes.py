@@ -193,7 +193,7 @@ def start_gateway(settings: Settings, clock: Clock, say: Say) -> bool:
     """Start this site's gateway unless it runs; whether it was started.
 
     Raises:
-        StartFailed: It ended, or does not answer within a minute; or another program has the port.
+        StartFailed: It ended, or does not answer in time; or another program has the port.
     """
     daemon = daemons.gateway_daemon(settings)
     with daemon.starting():

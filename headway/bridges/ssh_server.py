@@ -15,6 +15,7 @@ from inspect import getsource
 from shlex import quote
 from typing import Any
 
+from pydantic import ValidationError
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
@@ -32,6 +33,7 @@ from headway.model.exec_messages import (
     read,
     written,
 )
+from headway.views.terminal import plain
 
 try:
     import asyncssh
@@ -50,7 +52,7 @@ _SHELL = (
 _SENT = (
     'p="$(command -v python3 || command -v python)" || '
     '{ echo "the image has no Python, which copies and forwards need" >&2; exit 127; };'
-    ' exec "$p" -c "$@"'
+    ' exec "$p" -I -c "$@"'
 )
 _SFTP = (
     "for p in /usr/lib/openssh /usr/lib/ssh /usr/libexec/openssh /usr/libexec; do"
@@ -145,12 +147,14 @@ class _Server(asyncssh.SSHServer):
         else:
             arguments = ("sh", "-c", f'{shell} exec "$s" -c "$0"', process.command)
         told = {StandardStream.OUTPUT: process.stdout, StandardStream.ERROR: process.stderr}
-        command = ExecCommand(arguments=arguments, window=window)
         try:
+            command = ExecCommand(arguments=arguments, window=window)
             process.exit(await self._carried(command, process.stdin, told))
-        except HeadwayError as error:
-            process.stderr.write(f"headway: {error}\r\n".encode())
-            process.exit(_NOT_STARTED)
+        except (HeadwayError, ValidationError) as error:
+            why = "the command is too long" if isinstance(error, ValidationError) else str(error)
+            with suppress(OSError):  # it has left; its connection may have other sessions
+                process.stderr.write(f"headway: {plain(why)}\r\n".encode())
+                process.exit(_NOT_STARTED)
 
     async def _carried(
         self,
@@ -166,8 +170,7 @@ class _Server(asyncssh.SSHServer):
         """
         way = await open_way_in_loop(self._address, f"/v1/runs/{self._run_id}/exec")
         async with way:
-            await way.send(written(command))
-            there = asyncio.create_task(_there(given, way))
+            there = asyncio.create_task(_there(given, way, written(command)))
             try:
                 async for message in way:
                     match read(message):
@@ -204,13 +207,16 @@ class _Session(asyncssh.SSHServerProcess[bytes]):
         )
         given = asyncssh.SSHReader(self, channel)
         if (begun := self._start_process(given, *told)) is not None:
-            self._going = asyncio.ensure_future(begun)
+            channel.get_connection().create_task(begun)
 
 
-async def _there(given: "asyncssh.SSHReader[bytes]", way: ClientConnection) -> None:
-    """Pass on what `ssh` sends; *way* is closed, and so the command ended, once that has left."""
+async def _there(
+    given: "asyncssh.SSHReader[bytes]", way: ClientConnection, command: str | bytes
+) -> None:
+    """Pass on *command*, then what `ssh` sends; *way* is closed once that has left."""
     data = b"\0"
     with suppress(ConnectionClosed, OSError, asyncssh.Error):
+        await way.send(command)
         while data:
             try:
                 data = await given.read(_PIECE_BYTES)

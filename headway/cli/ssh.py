@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 from shlex import quote
 
 import click
@@ -28,14 +27,15 @@ _OPTIONS = {
 def ssh(run: str | None, arguments: tuple[str, ...], *, proxy: bool) -> None:
     """Use ssh, scp, rsync and editors in a running run.
 
-    Without RUN it prints what ~/.ssh/config needs so that they find each run as the host
-    RUN.headway. With RUN it starts ssh, which has to be on this machine.
+    Without RUN it prints what ssh needs to find each run as the host RUN.headway. Keep that in
+    a file, and write `Include headway` as the first line of ~/.ssh/config: what stands there
+    earlier goes before. With RUN it starts ssh, which has to be on this machine.
 
     Examples:
-      headway ssh >> ~/.ssh/config
+      headway ssh > ~/.ssh/headway
       headway ssh flights nvidia-smi
     """
-    itself = f"{quote(str(Path(sys.executable).with_name('headway')))} ssh --proxy"
+    itself = f"{quote(sys.executable)} -P -m headway.cli.main ssh --proxy".replace("%", "%%")
     if run is None:
         options = {"ProxyCommand": f"{itself} '%n'", **_OPTIONS}
         say(f"Host *{_SUFFIX}")

@@ -1,6 +1,7 @@
 """The command `tensorboard`."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -33,7 +34,8 @@ def tensorboard(runs: tuple[str, ...], port: int) -> None:
     """Show the event files of runs in TensorBoard.
 
     It runs on this machine until Ctrl-C. The files below the outputs of the runs come through the
-    gateway, and so does what is added to them. An array is all of its members.
+    gateway, and so does what is added to them. An array is all of its members. Other users of
+    this machine can see the page: it asks for no password.
 
     Examples:
       headway tensorboard flights
@@ -45,21 +47,23 @@ def tensorboard(runs: tuple[str, ...], port: int) -> None:
         left = {run_id: Path(kept, name) for run_id, name in folders_of(client, runs).items()}
         _fetch(client, left)
         options = ("--logdir", kept, "--port", str(port))
-        board = subprocess.Popen([sys.executable, "-m", "tensorboard.main", *options])
+        for each in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, lambda *_: sys.exit(1))
+        board = subprocess.Popen([sys.executable, "-P", "-m", "tensorboard.main", *options])
         try:
             while board.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
                     board.wait(_EVERY_S)
                 try:
                     left = _fetch(client, left)
-                except GatewayUnreachable as error:
+                except (GatewayUnreachable, GatewayRefused) as error:
                     say(str(error), err=True)
+            sys.exit(1)  # it has said why
         except KeyboardInterrupt:
             pass
         finally:
             board.terminate()
             board.wait()
-    sys.exit(max(0, board.returncode))
 
 
 def _fetch(client: Client, folders: Mapping[str, Path]) -> dict[str, Path]:
@@ -75,19 +79,23 @@ def _fetch(client: Client, folders: Mapping[str, Path]) -> dict[str, Path]:
                 raise
             continue  # it has not started yet, or has never written any
         for file in chosen(files, ("*.tfevents.*",)):
-            _append(client, OutputPlace(run_id, file["href"]), folder, file["bytes"])
+            with suppress(GatewayRefused, OSError):  # a run may do anything to its files
+                _append(client, OutputPlace(run_id, file["href"]), folder, file["bytes"])
     return left
 
 
 def _append(client: Client, place: OutputPlace, folder: Path, size_bytes: int) -> None:
-    """Append what an event file has more than what was fetched of it: it only ever grows."""
+    """Append what an event file has more than what was fetched of it; a shorter one begins anew."""
     name = name_from(place.href)
     if name is None:
         return
     kept = folder / os.fsdecode(name)
     start = kept.stat().st_size if kept.exists() else 0
-    if size_bytes <= start:
+    if size_bytes == start:
         return
+    if size_bytes < start:
+        kept.unlink()
+        start = 0
     kept.parent.mkdir(parents=True, exist_ok=True)
     with client.output(place, start=start) as sent, kept.open("ab") as file:
         if sent.start == start:

@@ -149,6 +149,7 @@ def _way(address: Address, path: str) -> dict[str, Any]:
         "compression": None,
         "proxy": None,  # a proxy meant for the internet must not see the token
         "max_size": _MOST_BYTES,
+        "ping_timeout": messages.PONG_WITHIN_S,
     }
 
 

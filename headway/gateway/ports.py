@@ -22,7 +22,7 @@ from headway.gateway.errors import NodeSilent, NotAllowed
 from headway.gateway.refusals import refusal
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.access import Caller, Scope
-from headway.model.exec_messages import ExecCommand, ExecRefusal, read, written
+from headway.model.exec_messages import PONG_WITHIN_S, ExecCommand, ExecRefusal, read, written
 from headway.model.lease import Lease
 from headway.model.run_file import signed
 from headway.model.session import session_path, session_port
@@ -121,6 +121,7 @@ async def open_way(site: Site, node: NodeRecord, target: str) -> ClientConnectio
             compression=None,
             proxy=None,
             max_size=_MOST_BYTES,
+            ping_timeout=PONG_WITHIN_S,
         )
     except (OSError, TimeoutError, WebSocketException) as error:
         raise NodeSilent(name, str(error) or type(error).__name__) from error

@@ -14,6 +14,8 @@ from headway.errors import InvalidInput, shown
 
 SHELL = ("sh", "-c", 'exec "$(command -v bash || command -v sh)"')
 """The command where none is named: the better shell of those that the image has."""
+PONG_WITHIN_S = 300.0
+"""An answer to a ping waits behind data that somebody is slow to take; one who is gone has none."""
 _MOST_ARGUMENTS = 1_000
 _MOST_CHARACTERS = 65_536
 _SIDE = Field(ge=1, le=10_000)

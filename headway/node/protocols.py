@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
+from headway.model.exec_messages import PONG_WITHIN_S
 from headway.node.shares import LOOP, address
 
 MOST_HEAD_BYTES = 1 << 16
@@ -44,6 +45,7 @@ def bounds() -> dict[str, Any]:
         "ws": BoundedSocket,
         "ws_max_size": MOST_MESSAGE_BYTES,
         "ws_per_message_deflate": False,
+        "ws_ping_timeout": PONG_WITHIN_S,
     }
 
 

@@ -63,7 +63,8 @@ def _text(content: bytes) -> bytes:
 
 
 def _written(found: os.stat_result) -> bytes:
-    owner, times = (found.st_uid, found.st_gid), (int(found.st_atime), int(found.st_mtime))
+    owner = found.st_uid, found.st_gid
+    times = (int(each) & 0xFFFFFFFF for each in (found.st_atime, found.st_mtime))
     known = _SIZE | _OWNER | _MODE | _TIMES
     return struct.pack(">IQ5I", known, found.st_size, *owner, found.st_mode, *times)
 
