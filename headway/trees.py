@@ -172,13 +172,15 @@ def below(top: Path) -> Iterator[tuple[int, str, os.stat_result]]:
 def remove(path: Path) -> None:
     """Remove *path* and all below it; nothing, where there is nothing. No link is followed.
 
-    Folders that may not be read or written are opened first, where this process owns them.
+    Folders that may not be read or written are opened first, where this process owns them. Not by
+    root, which needs that nowhere: ``chmod -R`` follows a link that a folder's owner, who may live
+    still, puts in the place of what it has just looked at.
 
     Raises:
         OSError: Something of it is left; the message is that of ``rm``.
     """
     removed = _told("rm", "-rf", path)
-    if removed.returncode and path.is_dir() and not path.is_symlink():
+    if removed.returncode and os.geteuid() != 0 and path.is_dir() and not path.is_symlink():
         _told("chmod", "-R", "u+rwx", path)
         removed = _told("rm", "-rf", path)
     if removed.returncode:

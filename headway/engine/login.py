@@ -13,6 +13,8 @@ from headway.policy.settings import OnEngine, PolicySettings
 _BY_LOGIN = "slurm"
 _LEAST_UID, _NOBODY = 1000, 65534
 """Accounts below are the system's own (`UID_MIN` of login.defs); that one is nobody's."""
+_OF_CLUSTER = frozenset({"slurm", "munge"})
+"""The cluster's own services, whose accounts Debian and others put above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ def login_of(settings: PolicySettings, engine: str, team: str, owner: str) -> Lo
         found = pwd.getpwnam(name)
     except (KeyError, ValueError):
         return Refuse("owner", owner, f"{where} says {name}, which this submit host does not know")
-    if found.pw_uid < _LEAST_UID or found.pw_uid == _NOBODY:
+    is_services = not _OF_CLUSTER.isdisjoint({name, found.pw_name})
+    if found.pw_uid < _LEAST_UID or found.pw_uid == _NOBODY or is_services:
         why = f"says {name} (uid {found.pw_uid}), an account of the system: give an ordinary one"
         return Refuse("owner", owner, f"{where} {why}")
     return Login(found.pw_name, found.pw_uid, found.pw_gid, found.pw_dir)

@@ -50,6 +50,8 @@ _AWAY = re.compile(
 """What Slurm's commands say when it is not the request that is wrong."""
 _FOLLOWED = re.compile(r":(\d+)")
 """The jobs in ``afterok:12(unfulfilled),afterany:13_*(unfulfilled)``."""
+_ID = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,9})?")
+"""Of a job, or of a member of an array. At any other word `scancel` ends before it cancels any."""
 _NOT_RUN = (126, 127)
 """What a shell ends with, or the loader of libraries, when a program does not start."""
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -100,19 +102,23 @@ class SlurmEngine(FolderEngine):
         places = [f"--chdir={script.parent}", f"--output={own}/{name}"]
         words, login = ("sbatch", *given, *places, str(script)), request.login
         answer = self._ask(*words, key=request.key, env=_environment(login), login=login)
-        return answer.strip().split(";")[0]
+        engine_id = answer.strip().split(";")[0]
+        if _ID.fullmatch(engine_id) is None:  # its user may have had a hand in what it says
+            raise EngineAway(self.name, "sbatch", "it gave the job no number")
+        return engine_id
 
     def _ask_to_stop(self, which: Sequence[tuple[str, int]], login: Login | None) -> None:
-        ids = [_named(*each) for each in which]
-        self._cancel(login, "--state=PENDING", *ids)
-        self._cancel(login, "--batch", "--signal=TERM", *ids)
+        self._cancel(which, login, "--state=PENDING")
+        self._cancel(which, login, "--batch", "--signal=TERM")
 
     def _kill(self, which: Sequence[tuple[str, int]], login: Login | None) -> None:
-        self._cancel(login, *(_named(*each) for each in which))
+        self._cancel(which, login)
 
-    def _cancel(self, login: Login | None, *words: str) -> None:
+    def _cancel(self, which: Sequence[tuple[str, int]], login: Login | None, *words: str) -> None:
+        ids = [name for each in which if _ID.fullmatch(name := _named(*each))]
         env = None if login is None else _environment(login)
-        self._ask("scancel", "--quiet", *words, env=env, login=login)
+        if ids:
+            self._ask("scancel", "--quiet", *words, *ids, env=env, login=login)
 
     def _queue(self) -> dict[str, dict[tuple[str, int], Seen]]:
         """By key, and by id and member: this site's jobs as Slurm has them now."""
@@ -126,7 +132,7 @@ class SlurmEngine(FolderEngine):
         mark = f"headway:{self._site}:"
         lines = answer.split(end + "\n")
         rows = [row for line in lines if len(row := line.split(field)) == _WIDTH]
-        own = [row for row in rows if row[-1].startswith(mark)]
+        own = [row for row in rows if self._is_theirs(row, mark)]
         users = {row[_UID] for row in own if is_limit(row[4])}
         known = {user: self._known_limits(user) for user in users}
         ends = {
@@ -134,13 +140,19 @@ class SlurmEngine(FolderEngine):
             for user in users if known[user]
         }  # fmt: skip
         for columns in own:
-            key, user = columns[-1].removeprefix(mark), columns[_UID]  # any user may write any key
-            if KEY.fullmatch(key) and user == str(self._place.uid(key)):
-                base, member = columns[1], columns[2]
-                where = base, int(member) if member.isdigit() else 0
-                seen = _seen(columns, known.get(user, {}), ends.get(user, {}))
-                found.setdefault(key, {})[where] = seen
+            key, user = columns[-1].removeprefix(mark), columns[_UID]
+            base, member = columns[1], columns[2]
+            where = base, int(member) if member.isdigit() else 0
+            seen = _seen(columns, known.get(user, {}), ends.get(user, {}))
+            found.setdefault(key, {})[where] = seen
         return found
+
+    def _is_theirs(self, row: Sequence[str], mark: str) -> bool:
+        """Whether it is a job of its key's user: any user may write any comment."""
+        comment = row[-1]
+        key = comment.removeprefix(mark)
+        is_key = comment.startswith(mark) and KEY.fullmatch(key) is not None
+        return is_key and row[_UID] == str(self._place.uid(key))
 
     def _known_limits(self, uid: str) -> Limits:
         """Those of the user's QOS and accounts; none where Slurm does not tell them."""
@@ -202,7 +214,9 @@ class SlurmEngine(FolderEngine):
 def _told(**more: str) -> dict[str, str]:
     """For a question: as this process, with answers as they are read here."""
     usual = {"TZ": "UTC", "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
-    return {**os.environ, **usual, **more}
+    # A filter or another format of whoever started headway would hide jobs.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
+    return {**own, **usual, **more}
 
 
 def _environment(login: Login | None) -> dict[str, str]:

@@ -163,6 +163,17 @@ def test_another_users_job_is_taken_for_no_members(
     assert ("spoof", str(bob.pw_uid)) in users(cluster, "--states=RUNNING")
 
 
+def test_a_claim_that_names_no_job_keeps_none_from_being_cancelled(
+    follower: OnSlurm, cluster: Slurm
+) -> None:
+    own = follower.site.settings.slurm_dir / "r-1/own"
+    lies = f"rm {own}/claim; echo -n zzz > {own}/claim; echo up; sleep 300"
+    follower.enqueue("r", *sh(lies), owner="ada", stop_grace="1s")
+    follower.until(lambda: b"up" in shown(follower, "r"))
+    cancel_in_ledger(follower.site.ledger, "r", "by me")
+    follower.until(lambda: not users(cluster, "--states=RUNNING", "--name=r"))
+
+
 def test_cancelling_ends_no_job_of_somebody_else(
     follower: OnSlurm, cluster: Slurm, bob: pwd.struct_passwd
 ) -> None:

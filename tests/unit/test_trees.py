@@ -1,6 +1,7 @@
 """Trees that Python's own walk and removal do not get through."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +99,24 @@ def test_closed_folders_go_too(top: Path) -> None:
     (top / "closed").chmod(0)
     remove(top)
     assert not top.exists()
+
+
+def test_root_opens_no_folder_of_another_user(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns it may put a link where `chmod` has just seen a folder."""
+    told: list[str] = []
+
+    def fails(tool: str, *_: object) -> subprocess.CompletedProcess[str]:
+        told.append(tool)
+        return subprocess.CompletedProcess([], 1, stderr="not empty")
+
+    monkeypatch.setattr("headway.trees._told", fails)
+    for uid, tools in ((1000, ["rm", "chmod", "rm"]), (0, ["rm"])):
+        monkeypatch.setattr("os.geteuid", lambda uid=uid: uid)
+        with pytest.raises(OSError, match="not empty"):
+            remove(top)
+        assert told == tools
+        told.clear()
+    monkeypatch.undo()
 
 
 def test_what_stays_is_said(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from headway.engine.login import Login, login_of
 from headway.model.lease import Refuse
 from headway.policy.settings import OnEngine, PolicySettings, TeamSettings
 
-KNOWN = {"ada": 1001, "vision": 1500, "root": 0, "www": 33, "nobody": 65534}
+KNOWN = {"ada": 1001, "vision": 1500, "root": 0, "www": 33, "nobody": 65534, "slurm": 64030}
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +44,7 @@ def test_an_operator_says_whose_account_it_is() -> None:
         ("root", {"others": "*"}),
         ("ada", {"ada": "www"}),
         ("ada", {"ada": "nobody"}),
+        ("ada", {"ada": "slurm"}),
         ("ada", {"ada": "stranger"}),
     ],
 )
