@@ -2,7 +2,7 @@
 
 Each session, subsystem and forwarded connection that `ssh` asks for is a command in the container
 of a run, as `headway exec` starts one. Nothing listens anywhere, and no image needs anything of
-SSH (docs/development/adr/0052-ssh-ends-on-the-users-machine.md).
+SSH (docs/development/adr/0053-ssh-ends-on-the-users-machine.md).
 """
 
 import asyncio

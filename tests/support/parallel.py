@@ -14,6 +14,7 @@ _LIVE = {
         "tests/faults/test_user_wishes.py",
         "tests/faults/test_burst.py",
         "tests/faults/test_arrays_and_chains.py",
+        "tests/integration/test_first_job.py",
         "tests/integration/test_from_python.py",
         "tests/integration/test_tools.py",
         "tests/integration/test_flows_of_ones_own.py",
