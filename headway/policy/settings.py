@@ -117,7 +117,7 @@ EVERY_OTHER = "*"
 
 @dataclass(frozen=True, slots=True)
 class OnEngine:
-    """As whom a team's jobs go to a cluster's scheduler; empty: as the site's user goes there."""
+    """As whom a team's jobs go to a cluster's scheduler; empty: as the job's user goes there."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 

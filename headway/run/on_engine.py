@@ -99,7 +99,9 @@ class EngineAttempt(NodeAttempt):
             mounts.append(Mount(str(mount.source), mount.target, mount.read_only))
             found_there = given.variables(lambda each: each.target)
             env = dict.fromkeys(given.usual, mount.target) | found_there | env
-        found = replace(found, working_dir=str(copy or self.folder), mounts=tuple(mounts))
+        # The run's own folder is not its login's to write in.
+        folder = self.folder if found.login is None else self.made(OUTPUTS_FOLDER)
+        found = replace(found, working_dir=str(copy or folder), mounts=tuple(mounts))
         return replace(found, name=record.name, command=command, env=env)
 
     @property

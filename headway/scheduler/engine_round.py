@@ -10,7 +10,7 @@ from secrets import token_hex
 from headway.engine.ask import Terms
 from headway.engine.decide import Do, about, is_passing
 from headway.engine.errors import EngineAway, EngineRefused
-from headway.engine.login import login_of
+from headway.engine.login import Login, login_of
 from headway.engine.port import After, Array, Job, Nice, Request
 from headway.errors import CacheUnusable, CodeMissing, InvalidInput, LeaseLost
 from headway.ledger.engines import EnginePoolRecord
@@ -58,8 +58,8 @@ class EngineRound:
         self._again: set[str] = set()
         self._in_vain: dict[str, int] = {}
         """Keys of jobs that were to follow others and were refused, after how many answers."""
-        self._shut = -1, ""
-        """After how many of its answers the engine took none, and why; until it gives another."""
+        self._shut: dict[Login | None, tuple[int, str]] = {}
+        """By login: after how many of its answers the engine took none, and why."""
         self._do: Mapping[Do, Callable[[RunRecord, Job | None], None]] = {
             Do.HAND_IN: self._hand_in,
             Do.TELL: self._tell_job,
@@ -74,6 +74,7 @@ class EngineRound:
     def begin(self, term: Term, pool: EnginePoolRecord, gates: Gates) -> None:
         """A round begins in *term*, with the *pool* as it is known now."""
         self.term, self.pool, self._gates = term, pool, gates
+        self._settings = self._site.policy_settings
         self.follows: dict[str, After] = {}
         """Behind which jobs runs are handed in."""
         self.at_most: Mapping[str, int] = {}
@@ -121,8 +122,12 @@ class EngineRound:
             self._said.pop(record.run_id, None)
 
     def _hand_in(self, record: RunRecord, _: Job | None) -> None:
-        if self._is_shut:
-            self.tell(record, self._shut[1], None)
+        terms = self._terms(record)
+        if isinstance(terms.login, Refuse):  # an operator's to mend, and nobody else waits for it
+            self.tell(record, f"it is not handed in yet: {terms.login.allowed}", None)
+            return
+        if why := self._why_shut(terms.login):
+            self.tell(record, why, None)
             return
         together = record.array_id is not None and Array in self._jobs.engine.takes
         in_vain = self._in_vain.get(key_of(record.run_id, record.attempt))
@@ -134,7 +139,7 @@ class EngineRound:
         self._handed_in += 1
         request = None
         try:
-            request = self._asked(record)
+            request = self._asked(record, terms)
         except (CodeMissing, InvalidInput) as error:
             self._refuse(record, str(error))
         except (CacheUnusable, RuntimeFailure, OSError) as error:
@@ -177,6 +182,10 @@ class EngineRound:
         Of an array that may run *at_most* at once only the first part is: the others follow when it
         is known how many of it are there.
         """
+        if why := self._why_shut(alike.login):
+            for record, _ in members:
+                self.tell(record, why, None)
+            return
         if len(members) == 1:
             self._submit(*members[0])
             return
@@ -188,15 +197,13 @@ class EngineRound:
         try:
             engine_id = self._jobs.hand_in(replace(alike, key=key, name=name, parts=parts))
         except EngineAway as error:
-            self._close(records, str(error))
+            self._close(records, alike.login, str(error))
         except EngineRefused as error:
             half = len(members) // 2 if is_passing(error.said) else 1
             pieces = [members[at : at + half] for at in range(0, len(members), half)]
             if at_most is not None:
                 pieces = pieces[: 1 if half > 1 else at_most]
             for piece in pieces:
-                if self._is_shut:
-                    return
                 self._submit_array(alike, piece, at_most)
         else:
             for record in records:
@@ -207,10 +214,11 @@ class EngineRound:
         try:
             engine_id = self._jobs.hand_in(request)
         except EngineAway as error:
-            self._close([record], str(error))
+            self._close([record], request.login, str(error))
         except EngineRefused as error:
             if is_passing(error.said):
-                self._close([record], f"{self.pool.engine} takes no more now: {error.said}")
+                why = f"{self.pool.engine} takes no more now: {error.said}"
+                self._close([record], request.login, why)
             elif request.part(After) is not None:
                 # The other job has ended meanwhile, or is forgotten.
                 self._in_vain[request.key] = self._jobs.questions
@@ -221,16 +229,16 @@ class EngineRound:
             self._in_vain.pop(request.key, None)
             log.info("run %s (%s) is in job %s", record.name, record.run_id, engine_id)
 
-    @property
-    def _is_shut(self) -> bool:
-        """Whether the engine takes no more until it has answered again."""
-        return self._shut[0] == self._jobs.questions
+    def _why_shut(self, login: Login | None) -> str:
+        """Why the engine takes no more as *login* until it has answered again; else empty."""
+        since, why = self._shut.get(login, (-1, ""))
+        return why if since == self._jobs.questions else ""
 
-    def _asked(self, record: RunRecord) -> Request | None:
+    def _asked(self, record: RunRecord, terms: Terms) -> Request | None:
         """What the engine is to be asked for; None where the run was refused."""
         attempt = self._attempt(record)
         attempt.step("stage_data", StepState.RUNNING)
-        request = attempt.request(self.pool.has, self._jobs.engine, self._terms(record))
+        request = attempt.request(self.pool.has, self._jobs.engine, terms)
         if isinstance(request, Refuse):
             self._refuse(record, f"{request.field} is {request.value}: {request.allowed}")
             return None
@@ -243,7 +251,7 @@ class EngineRound:
         top = max([record.priority, *self._gates.priorities.values()])
         nice = _NICE * (top - record.priority) if Nice in self._jobs.engine.takes else 0
         after = self.follows.get(record.run_id)
-        settings, engine = self._site.policy_settings, self.pool.engine
+        settings, engine = self._settings, self.pool.engine
         there = settings.team(record.team).engines.get(engine, OnEngine())
         login = login_of(settings, engine, record.team, record.owner)
         parts = () if after is None else (after,)
@@ -261,9 +269,12 @@ class EngineRound:
             raise LeaseLost(record.run_id, record.attempt, cause)
         return attempt
 
-    def _close(self, records: Sequence[RunRecord], why: str) -> None:
-        """Hand in no more until the engine has answered again: it would be the same for others."""
-        self._shut = self._jobs.questions, why
+    def _close(self, records: Sequence[RunRecord], login: Login | None, why: str) -> None:
+        """Hand in no more as *login* until the engine has answered again: it would be the same.
+
+        For others it may not be: limits are a user's, who may also stop what runs as them.
+        """
+        self._shut[login] = self._jobs.questions, why
         for record in records:
             self.tell(record, why, None)
 

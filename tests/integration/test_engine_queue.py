@@ -1,6 +1,7 @@
 """The follower's rounds over a pool of an engine, with the fake engine and a real ledger."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,6 +14,7 @@ from headway.clock import SystemClock
 from headway.engine import port
 from headway.engine.decide import Do
 from headway.engine.errors import EngineAway, EngineRefused
+from headway.engine.login import Login
 from headway.engine.place import Place
 from headway.engine.port import After, Nice, Phase, Request
 from headway.errors import CodeMissing, LeaseLost
@@ -21,6 +23,7 @@ from headway.ledger.calls import scheduler_of
 from headway.ledger.records import RunRecord
 from headway.model.array import Array
 from headway.model.job import TrainingJob
+from headway.model.lease import Refuse
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.run.on_engine import EngineAttempt, EngineLog
 from headway.runtime.errors import RuntimeFailure
@@ -299,6 +302,55 @@ def test_once_the_engine_takes_none_no_other_is_tried_until_it_answers_again(
     monkeypatch.setattr(follower.jobs, "_next_s", 0.0)
     for at in range(3):
         follower.ended(f"r{at}")
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_what_keeps_one_login_back_keeps_no_other(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch, away: bool
+) -> None:
+    who = {name: Login(name, os.getuid(), os.getgid(), "/") for name in ("ada", "bob")}
+    monkeypatch.setattr("headway.scheduler.engine_round.login_of", lambda *words: who[words[-1]])
+    tries: list[str] = []
+    engine = follower.jobs.engine
+    hand_in = engine._hand_in
+    full = EngineRefused("the fake", "k", "QOSMaxSubmitJobPerUserLimit")
+
+    def busy(request: Request, *words: Any) -> str:
+        tries.append(request.key)
+        if request.login == who["ada"]:
+            raise EngineAway("the fake", "submit", "busy") if away else full
+        return str(hand_in(request, *words))
+
+    engine._hand_in = busy  # type: ignore[method-assign]
+    for run_id, owner in (("r0", "ada"), ("r1", "ada"), ("r2", "bob")):
+        follower.enqueue(run_id, *sh("sleep 60"), owner=owner)
+    follower.queue.run_pass()
+    monkeypatch.setattr(follower.jobs, "_next_s", math.inf)
+    follower.queue.run_pass()
+    assert tries == ["r0-1", "r2-1"]
+    assert follower.run("r0").reason == follower.run("r1").reason
+
+
+def test_a_run_whose_account_is_not_known_for_a_while_waits(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while the service that knows accounts starts again."""
+    monkeypatch.setattr("headway.scheduler.engine_round._AT_ONCE", 1)
+    found = "headway.scheduler.engine_round.login_of"
+
+    def login(*words: Any) -> Refuse | None:
+        return Refuse("owner", "ada", "no such account") if words[-1] == "ada" else None
+
+    monkeypatch.setattr(found, login)
+    follower.enqueue("r0", *sh(":"), owner="ada")
+    follower.enqueue("r1", *sh(":"), owner="bob")
+    follower.ended("r1")
+    waits = follower.run("r0")
+    assert (waits.state, waits.reason) == (
+        RunState.WAITING, "it is not handed in yet: no such account",
+    )  # fmt: skip
+    monkeypatch.setattr(found, lambda *_: None)
+    assert follower.ended("r0").exit.kind is ExitKind.OK  # type: ignore[union-attr]
 
 
 def test_a_run_that_cannot_be_handed_in_ends_and_one_with_a_fault_stops_no_other(

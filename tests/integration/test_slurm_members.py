@@ -72,7 +72,7 @@ def shown(follower: OnSlurm, run_id: str) -> bytes:
 def test_a_members_job_is_their_own_accounts(
     follower: OnSlurm, cluster: Slurm, ada: pwd.struct_passwd, bob: pwd.struct_passwd
 ) -> None:
-    says = 'id -un; id -G; echo "$HOME $USER"; echo m > "$HEADWAY_OUTPUTS/model"; '
+    says = 'touch here; id -un; id -G; echo "$HOME $USER"; echo m > "$HEADWAY_OUTPUTS/model"; '
     says += 'echo c > "$HEADWAY_CHECKPOINT/c"; env'
     follower.enqueue("hers", *sh(says), owner="ada")
     follower.enqueue("his", *sh(says), owner="bob")
@@ -84,7 +84,7 @@ def test_a_members_job_is_their_own_accounts(
         assert lines[:3] == [user.pw_name, groups, f"{user.pw_dir} {user.pw_name}"]
         assert not [line for line in lines if "of root" in line]
         folder = follower.site.settings.runs_dir / name
-        for each in ("outputs/model", "checkpoint/c", "log/attempt-1.log"):
+        for each in ("outputs/model", "outputs/here", "checkpoint/c", "log/attempt-1.log"):
             assert (folder / each).stat().st_uid == user.pw_uid
     run = follower.run("hers")
     assert run.measurement is not None
@@ -121,7 +121,7 @@ def test_what_a_job_plants_gives_its_member_nothing_of_roots(
     secret.write_text(SECRET)
     own = follower.site.settings.slurm_dir / "r-1/own"
     plants = (
-        f"ln -sf {secret} log/attempt-1.log; ln -s {secret} $HEADWAY_OUTPUTS/leak; "
+        f"cd ..; ln -sf {secret} log/attempt-1.log; ln -s {secret} $HEADWAY_OUTPUTS/leak; "
         f"ln -s {tmp_path} $HEADWAY_OUTPUTS/folder; cd {own}; "
         f"for each in claim started.json batch.log rank.0.json; do rm -f $each; done; "
         f"ln -s {secret} started.json; ln -s {secret} batch.log; mkfifo claim rank.0.json; sleep 8"
