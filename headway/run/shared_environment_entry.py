@@ -26,7 +26,8 @@ _NO_LOCK = (
 
 def main(folder: Path, requirements: str, uv: str, *command: str) -> None:
     """Become the program; its exit code is 1 where there is no environment for it."""
-    entry, python = str(folder / "entry.py"), [sys.executable, "-I"]
+    # The Python itself: what leads to it may lie in the job's own folder, which goes with the job.
+    entry, python = str(folder / "entry.py"), [os.path.realpath(sys.executable), "-I"]
     library = "".join(platform.libc_ver())  # wheels are for one, or a later one
     place = folder / "{}-{}.{}-{}".format(platform.machine(), *sys.version_info[:2], library)
     place.mkdir(exist_ok=True)
@@ -51,7 +52,7 @@ def main(folder: Path, requirements: str, uv: str, *command: str) -> None:
             part.write_text(made.name)
             part.replace(note)
         found = str(place / note.read_text())
-    os.execv(sys.executable, [*python, entry, "enter", found, *command])  # noqa: S606 - no shell
+    os.execv(python[0], [*python, entry, "enter", found, *command])  # noqa: S606 - no shell
 
 
 if __name__ == "__main__":

@@ -32,6 +32,11 @@ KILLS = 15
 
 
 @pytest.fixture
+def _a_busy_machine_is_not_frozen() -> None:
+    """It matters here how long a transaction may last."""
+
+
+@pytest.fixture
 def ledger(ledger: Ledger) -> Ledger:
     faults.prepare(ledger)
     return ledger

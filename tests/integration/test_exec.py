@@ -93,6 +93,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, busybox_image: str) -> Itera
 
 def begin(site: Site, run_id: str, image: str) -> None:
     """Start a program on *site*'s node, as a flow would."""
+    site.runtime.remove(container_name(run_id, 1))  # of tests that were cut off
     job = {"name": "digits", "image": image, "command": ["sleep", "600"]}
     site.ledger.runs.enqueue(
         run_id, job, name="digits", owner="ada", team="vision", pool="gpu", priority=0,

@@ -301,7 +301,8 @@ def test_a_server_that_somebody_connects_to_and_says_nothing_goes_on(bench: Benc
 
 
 def test_a_stopped_server_is_known_as_such(bench: Bench) -> None:
-    server = bench.start_server()
+    server = bench.start_server()  # it listens, and has perhaps not yet noted who it is
+    until(lambda: Daemon("fork", bench.state_dir).process() is not None)
     os.kill(server, signal.SIGSTOP)
     until(lambda: "SIGSTOP" in Daemon("fork", bench.state_dir).frozen())
 

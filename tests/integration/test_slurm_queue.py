@@ -173,6 +173,10 @@ def test_the_first_job_makes_the_environment_that_others_of_the_folder_find(
     logs = [follower.log(name) for name in ("one", "two", "three")]
     assert all("script of small 1.0\nsmall 1.0\n" in log for log in logs)
     assert sum("making the environment of requirements.txt" in log for log in logs) == 1
+    (made,) = follower.site.settings.slurm_dir.glob(
+        ".environments/*/t/*/*/*/environment/bin/python"
+    )
+    assert made.readlink().parent == Path("/usr/bin")  # and in no job's folder, which is forgotten
 
 
 def test_an_environment_that_cannot_be_made_is_told_in_the_log(
