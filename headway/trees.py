@@ -4,6 +4,7 @@ Neither recursion nor paths hold here: Python's own walk and removal end at abou
 nested folders, and the kernel takes no path of more than 4,096 bytes.
 """
 
+import errno
 import os
 import subprocess
 import time
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from stat import S_ISDIR, S_IXGRP, S_IXOTH, S_IXUSR
+from stat import S_ISDIR, S_ISREG, S_IXGRP, S_IXOTH, S_IXUSR
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -197,3 +198,25 @@ def _told(tool: str, option: str, *words: str | Path) -> "subprocess.CompletedPr
         errors="replace",
         check=False,
     )
+
+
+def opened(path: Path, flags: int) -> int | None:
+    """A file descriptor of *path*; None when no regular file is there. Never waits.
+
+    It may be its writer's to exchange: what was opened is looked at. Nor one that has another owner
+    than its folder, and other names: its program may have made this one for somebody else's file.
+    """
+    try:
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # a link, a socket, a directory
+            return None
+        raise
+    found = os.fstat(fd)
+    is_theirs = found.st_nlink == 1 or found.st_uid == path.parent.stat().st_uid
+    if S_ISREG(found.st_mode) and is_theirs:
+        return fd
+    os.close(fd)
+    return None

@@ -16,6 +16,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from headway.clock import Clock
+from headway.trees import opened
 from headway.waits import until
 
 _POLL_S = 0.05
@@ -97,28 +98,6 @@ def read_chunk(path: Path, offset: int, limit_bytes: int) -> LogChunk:
                 return LogChunk(data, start + len(data), start - offset)
     finally:
         os.close(fd)
-
-
-def opened(path: Path, flags: int) -> int | None:
-    """A file descriptor of *path*; None when no regular file is there. Never waits.
-
-    Nor where that has another owner than its folder, and other names: its program may have made
-    this one for somebody else's file.
-    """
-    try:
-        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # a link, a socket, a directory
-            return None
-        raise
-    found = os.fstat(fd)
-    is_theirs = found.st_nlink <= 1 or found.st_uid == path.parent.stat().st_uid
-    if S_ISREG(found.st_mode) and is_theirs:
-        return fd
-    os.close(fd)
-    return None
 
 
 def first_data(fd: int, offset: int, size: int) -> int:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
-from headway.runtime.logfile import first_data, opened
+from headway.runtime.logfile import first_data
+from headway.trees import opened
 
 LEAST_CHARACTERS = 4
 """A shorter value would hide half of a log, and may be guessed from what is left."""
