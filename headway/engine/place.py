@@ -124,7 +124,7 @@ class Place:
         was: that is believed at the second look.
         """
         try:
-            folders = [each.stat() for each in (self.folder(key), self.wrote(key))]
+            folders = [each.stat() for each in dict.fromkeys((self.folder(key), self.wrote(key)))]
         except FileNotFoundError:
             return Facts(False, "", (), (0,), 0.0, frozenset())
         stamp = tuple((each.st_ino, each.st_mtime_ns) for each in folders)
