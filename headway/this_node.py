@@ -16,6 +16,7 @@ from headway.errors import HeadwayError, InvalidInput
 from headway.home import node_identity, strip_set_ids
 from headway.ledger import Ledger
 from headway.model.container_policy import ContainerPolicy, NetworkMode
+from headway.model.gpu_health import GpuDrain
 from headway.model.job_types import OWNER
 from headway.model.lease import Lease, Refuse
 from headway.model.node import Capacity, Gpu, Node, NodePorts, NodeReading, PortUse
@@ -252,29 +253,31 @@ def pythons(site: Site) -> Mapping[str, str] | None:
         return None
 
 
-def sick_gpus(
-    site: Site, lease: Lease, *, since: datetime | None = None, ending: bool = False
-) -> str:
-    """Those of *lease*'s GPUs that are sick, with what each has; empty where none is.
+def told_sick(lease: Lease, drains: Mapping[str, GpuDrain], *, ending: bool = False) -> str:
+    """Those of *lease*'s GPUs that are among *drains*, with what each has; empty where none is.
 
-    Args:
-        site: Of this node.
-        lease: Of a run here.
-        since: Wait, a while at most, until the node's worker has looked after this time: by then
-            it has drained whatever had made a program end.
-        ending: Only those on which nothing is to go on.
+    *ending*: only those on which nothing is to go on.
     """
-    held, tries = {grant.uuid for grant in lease.gpus}, 0
+    held = {grant.uuid for grant in lease.gpus}
+    sick = [uuid for uuid in drains if not ending or ends_runs(drains[uuid].why)]
+    return ", ".join(f"{uuid}: {drains[uuid].told}" for uuid in sorted(held.intersection(sick)))
+
+
+def sick_gpus(site: Site, lease: Lease, *, since: datetime | None = None) -> str:
+    """The same by the ledger; with *since*, waits a while at most.
+
+    Until the node's worker has looked after this time: by then it has drained whatever had made a
+    program end.
+    """
+    tries = 0
     nodes, node = site.ledger.nodes, site.settings.node
     while True:
         # The reading first: what was found sick by then is drained.
         record = None if since is None else nodes.get(node)
-        drains = nodes.gpu_drains(node)
-        sick = [uuid for uuid in drains if not ending or ends_runs(drains[uuid].why)]
-        told = [f"{uuid}: {drains[uuid].told}" for uuid in sorted(held.intersection(sick))]
+        told = told_sick(lease, nodes.gpu_drains(node))
         read_at = record.reading.at if record is not None and record.reading else None
         if told or since is None or tries == _LOOKS_WITHIN_S or (read_at and read_at > since):
-            return ", ".join(told)
+            return told
         tries += 1
         site.clock.sleep(1.0)
 

@@ -1,6 +1,6 @@
 """Warnings of runs: silent failures, from when they begin to when they are over."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
 from sqlmodel import Session, col, select
@@ -11,16 +11,25 @@ from headway.ledger.database import Repository
 from headway.ledger.fences import fenced
 from headway.ledger.observed_tables import WarningRow
 from headway.model.lease import Fence
-from headway.model.run_warning import RunWarning, SilentFailure
+from headway.model.run_warning import RunWarning, Silent, SilentFailure
 
 
 class Warnings(Repository):
     """The warning table."""
 
     def keep(
-        self, fence: Fence, found: Sequence[SilentFailure]
+        self,
+        fence: Fence,
+        found: Sequence[SilentFailure],
+        *,
+        kinds: Collection[Silent] = tuple(Silent),
     ) -> tuple[list[RunWarning], list[RunWarning]]:
         """Keep what goes wrong now: new ones begin, those not among *found* are over.
+
+        Args:
+            fence: Of the attempt.
+            found: What goes wrong now.
+            kinds: That were looked for: warnings of others go on as they are.
 
         Returns:
             The warnings that go on, and those of them that have just begun.
@@ -33,6 +42,7 @@ class Warnings(Repository):
             fenced(session, fence)
             moment = now(session)
             rows = {(row.kind, row.gpu): row for row in _rows(session, run_id, attempt)}
+            rows = {key: row for key, row in rows.items() if key[0] in kinds}
             going_on, begun = [], []
             for failure in found:
                 known = rows.pop((failure.kind, failure.gpu), None)

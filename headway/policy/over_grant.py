@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from headway.model.node import Gpu, GpuReading
+from headway.model.run_warning import Silent, SilentFailure
 from headway.policy.headroom import gpu_bytes_of_runs
 from headway.units import format_size
 
@@ -14,8 +15,8 @@ _SOME = 0.05
 """Of a grant what a run may have above it, while so much of the GPU is free."""
 
 
-def over_grants(gpu: Gpu, seen: GpuReading, granted: Mapping[str, int]) -> dict[str, str]:
-    """The runs that are to give *gpu* back, with the reason.
+def over_grants(gpu: Gpu, seen: GpuReading, granted: Mapping[str, int]) -> dict[str, SilentFailure]:
+    """The runs that are to give *gpu* back, with what is to be said of them.
 
     What is free and what the others have still to get of their grants is compared. While they can
     have it nobody is over: the memory that is nobody's may be used. Else as many go as it takes,
@@ -49,10 +50,13 @@ def over_grants(gpu: Gpu, seen: GpuReading, granted: Mapping[str, int]) -> dict[
     for run_id in sorted(over, key=lambda each: (granted[each] - held[each], each)):
         if missing <= 0:
             break
-        found[run_id] = (
-            f"it held {format_size(held[run_id])} of {gpu.uuid}, was granted "
-            f"{format_size(granted[run_id])}, and others lacked {format_size(missing)} of what "
+        text = (
+            f"holds {format_size(held[run_id])} of {gpu.uuid}, was granted "
+            f"{format_size(granted[run_id])}, and others lack {format_size(missing)} of what "
             "they were granted there"
+        )
+        found[run_id] = SilentFailure(
+            Silent.OVER_GRANT, run_id, gpu.uuid, held[run_id], granted[run_id], text
         )
         missing -= held[run_id]
     return found

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Basis, Fence, Lease, Sharing
 from headway.model.progress import ProgressPoint
 from headway.model.run import SICK_GPU, Exit, ExitKind
+from headway.model.run_warning import Silent, SilentFailure
 from headway.policy.disk import DiskUse, why_too_much
 from headway.policy.idle import EndIdle, gpu_was_used, judge_idle
 from headway.policy.over_grant import LASTS_S, over_grants
@@ -27,7 +29,7 @@ from headway.runtime.diskuse import DiskMeter, entries
 from headway.runtime.port import ContainerStatus, Usage
 from headway.runtime.redact import FileRedactor
 from headway.site import Site
-from headway.this_node import sick_gpus
+from headway.this_node import told_sick
 from headway.units import GIB, format_size
 
 log = logging.getLogger(__name__)
@@ -103,30 +105,36 @@ class GrantWatch:
         """Watch the run of *lease* on *site*'s node."""
         self._site = site
         self._lease = lease
-        self._shares = {each.uuid for each in lease.gpus if each.sharing is Sharing.SHARED}
+        self.shared = {each.uuid for each in lease.gpus if each.sharing is Sharing.SHARED}
+        """The GPUs that others may be on."""
         self._since: tuple[float, datetime] | None = None
         """When it was found over its grant, and by which reading."""
 
-    def verdict(self) -> str:
-        """Why it is to end now, having been warned; empty while it may go on."""
-        record = self._site.ledger.nodes.get(self._lease.node) if self._shares else None
-        why = self._over(record) if record is not None else ""
-        if record is None or record.reading is None or not why:
+    def verdict(self, record: NodeRecord) -> str:
+        """Why it is to end now by *record*, having been warned; empty while it may go on."""
+        over, warnings = self._over(record), self._site.ledger.warnings
+        if record.reading is None or over is None:
+            if self._since is not None:
+                warnings.keep(self._lease.fence, (), kinds=(Silent.OVER_GRANT,))
             self._since = None
             return ""
         now_s = self._site.clock.monotonic_s()
-        if self._since is None:
-            self._since = now_s, record.reading.at
-            log.warning("%s; it is ended if that goes on for %g s", why, LASTS_S)
-        since_s, by = self._since
+        since_s, by = self._since = self._since or (now_s, record.reading.at)
         lasted_s = (record.reading.at - by).total_seconds()
-        return why if now_s - since_s >= LASTS_S and lasted_s >= LASTS_S / 2.0 else ""
+        if now_s - since_s >= LASTS_S and lasted_s >= LASTS_S / 2.0:
+            return f"it {over.text}"
+        told = replace(over, text=f"{over.text}; it is ended if that goes on for {LASTS_S:g} s")
+        # Each time: the look at all that goes wrong goes by older readings.
+        _, begun = warnings.keep(self._lease.fence, (told,), kinds=(Silent.OVER_GRANT,))
+        for each in begun:
+            log.warning("it %s", each.failure.text)
+        return ""
 
-    def _over(self, record: NodeRecord) -> str:
+    def _over(self, record: NodeRecord) -> SilentFailure | None:
         leases = self._site.ledger.leases.live(self._lease.node)
         gpus = {gpu.uuid: gpu for gpu in record.node.capacity.gpus}
         for seen in (record.reading.gpus or ()) if record.reading is not None else ():
-            if seen.uuid in self._shares and seen.uuid in gpus:
+            if seen.uuid in self.shared and seen.uuid in gpus:
                 granted: Counter[str] = Counter()
                 for lease in leases:
                     for grant in lease.gpus:
@@ -135,7 +143,7 @@ class GrantWatch:
                 found = over_grants(gpus[seen.uuid], seen, granted)
                 if self._lease.run_id in found:
                     return found[self._lease.run_id]
-        return ""
+        return None
 
 
 class IdleWatch:
@@ -251,10 +259,13 @@ class AttemptUpkeep:
         if (idle := self._idle.verdict()) is not None:
             return Exit(ExitKind.OK, None, idle.why)
         if self._lease.gpus and self._health_due.is_due():
-            sick = sick_gpus(self._site, self._lease, ending=True)
-            if sick:
+            nodes, node = self._site.ledger.nodes, self._lease.node
+            # The whole row only where it is needed: sixteen runs may share the GPUs of a node.
+            record = nodes.get(node) if self._grants.shared else None
+            drains = nodes.gpu_drains(node) if record is None else record.node.gpu_drains
+            if sick := told_sick(self._lease, drains, ending=True):
                 return Exit(ExitKind.INFRASTRUCTURE, None, f"{SICK_GPU} ({sick})")
-            if over := self._grants.verdict():
+            if record is not None and (over := self._grants.verdict(record)):
                 return Exit(ExitKind.GPU_OUT_OF_MEMORY, None, f"ended as over its grant: {over}")
         meeting = self._attempt.meeting
         return why_end(self._site, meeting) if meeting is not None else None

@@ -464,6 +464,18 @@ def test_a_warning_begins_once_goes_on_and_is_over(ledger: Ledger) -> None:
     assert anew[0].began_at >= begun[0].began_at
 
 
+def test_who_looks_for_one_kind_ends_no_other(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    fence = fence_of(ledger, "a")
+    ledger.warnings.keep(fence, [failure()])
+    only = (Silent.OVER_GRANT,)
+    _, begun = ledger.warnings.keep(fence, [failure(Silent.OVER_GRANT, 5.0)], kinds=only)
+    assert [each.failure.kind for each in begun] == [Silent.OVER_GRANT]
+    assert len(ledger.warnings.going_on()) == 2
+    ledger.warnings.keep(fence, [], kinds=only)
+    assert [each.failure.kind for each in ledger.warnings.going_on()] == [Silent.GPU_UNUSED]
+
+
 def test_a_warning_ends_with_its_attempt_and_keeps_the_policys_mark(ledger: Ledger) -> None:
     enqueue(ledger, "a")
     _, (warning,) = ledger.warnings.keep(fence_of(ledger, "a"), [failure()])

@@ -169,13 +169,17 @@ def test_who_takes_what_a_neighbour_was_granted_is_ended_and_the_neighbour_goes_
         greedy, innocent = runs
         assert granted(stub_site.show(greedy)) == [gpu]
         stub.set(gpu, used=20 * GIB, processes={pids[0]: 17 * GIB, pids[1]: 3 * GIB})
+        (warning,) = warned(stub_site, greedy)["warnings"]  # before it is ended
+        assert (warning["kind"], warning["measured"]) == ("over_grant", 17 * GIB)
+        assert warning["text"].endswith("it is ended if that goes on for 10 s")
+        assert "it is ended if that" in " ".join(stub_site.run("show", greedy).stdout.split())
         wait_for(
             lambda: stub_site.show(greedy)["attempt"] == 2,
             lambda: f"{stub_site.show(greedy)}\n{stub_site.worker_log()}",
         )
         stub.set(gpu, used=3 * GIB, processes={pids[1]: 3 * GIB})
         told = " ".join(stub_site.run("show", greedy).stdout.split())
-        assert f"ended as over its grant: it held 17.0 GiB of {gpu}, was granted 10.0 GiB" in told
+        assert f"ended as over its grant: it holds 17.0 GiB of {gpu}, was granted 10.0 GiB" in told
         wait_for(  # until the next plan it shows what it had
             lambda: stub_site.show(greedy)["demand"]["gpu_memory_bytes"] > 17 * GIB,
             lambda: f"{stub_site.show(greedy)}\n{stub_site.worker_log()}",

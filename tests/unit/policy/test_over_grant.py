@@ -26,7 +26,8 @@ def test_who_takes_what_others_were_granted_is_over_and_nobody_else() -> None:
     assert ended({"a": 50, "b": 20}, granted) == ["a"]
     assert ended({"a": 64, "b": 0}, granted) == ["a"]
     (why,) = over_grants(GPU, seen({"a": 50, "b": 20}), granted).values()
-    assert why.startswith("it held 50 B of GPU-0, was granted 40 B, and others lacked 6 B of what")
+    assert why.text.startswith("holds 50 B of GPU-0, was granted 40 B, and others lack 6 B of what")
+    assert (why.run_id, why.gpu, why.measured, why.limit) == ("a", "GPU-0", 50, 40)
 
 
 def test_memory_that_others_do_not_lack_may_be_used() -> None:

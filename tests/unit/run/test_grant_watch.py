@@ -1,11 +1,13 @@
 """Who is over its grant is ended after a while, by more than one reading."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 from headway.clock import SystemClock
-from headway.model.lease import GpuGrant, Lease, Sharing
+from headway.model.lease import Fence, GpuGrant, Lease, Sharing
 from headway.model.node import Capacity, Gpu, GpuProcess, GpuReading, HostReading, Node, NodeReading
+from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.run.upkeep import GrantWatch
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,12 +32,21 @@ class Bench:
         self.clock = HandClock()
         self._node = Node("n", "gpu", Capacity(1.0, 1, (Gpu("GPU-0", 0, "H100", 80),)))
         self.held, self.read_s = 60, 0.0
+        self.told: list[SilentFailure] = []
+        """The run's warnings that go on."""
         ledger = SimpleNamespace(
-            nodes=SimpleNamespace(get=lambda _: self._record()),
             leases=SimpleNamespace(live=lambda _: [own, lease("innocent")]),
+            warnings=SimpleNamespace(keep=self._keep),
         )
         site = SimpleNamespace(ledger=ledger, clock=self.clock)
         self._watch = GrantWatch(site, own)  # type: ignore[arg-type]
+
+    def _keep(
+        self, fence: Fence, found: Sequence[SilentFailure], *, kinds: Sequence[Silent]
+    ) -> tuple[list[RunWarning], list[RunWarning]]:
+        assert (fence.run_id, kinds) == ("greedy", (Silent.OVER_GRANT,))
+        self.told = list(found)
+        return [], []
 
     def _record(self) -> SimpleNamespace:
         processes = (GpuProcess(1, self.held, "greedy"), GpuProcess(2, 10, "innocent"))
@@ -47,7 +58,7 @@ class Bench:
 
     def ends(self, at_s: float, *, read_s: float) -> bool:
         self.clock.at_s, self.read_s = at_s, read_s
-        return bool(self._watch.verdict())
+        return bool(self._watch.verdict(self._record()))  # type: ignore[arg-type]
 
 
 def test_it_has_to_last_and_to_be_read_again() -> None:
@@ -61,8 +72,12 @@ def test_it_has_to_last_and_to_be_read_again() -> None:
 def test_it_counts_anew_where_it_was_over() -> None:
     bench = Bench(lease("greedy"))
     assert not bench.ends(0.0, read_s=0.0)
+    (told,) = bench.told
+    assert (told.kind, told.gpu, told.measured, told.limit) == (Silent.OVER_GRANT, "GPU-0", 60, 40)
+    assert told.text.endswith("granted there; it is ended if that goes on for 10 s")
     bench.held = 40
     assert not bench.ends(9.0, read_s=9.0)
+    assert bench.told == []
     bench.held = 60
     assert not bench.ends(12.0, read_s=12.0)
     assert not bench.ends(21.0, read_s=21.0)
@@ -73,3 +88,4 @@ def test_neither_the_neighbour_nor_who_has_the_gpu_alone_is_ended() -> None:
     for own in (lease("innocent"), lease("greedy", Sharing.WHOLE)):
         bench = Bench(own)
         assert not any(bench.ends(at_s, read_s=at_s) for at_s in (0.0, 10.0, 20.0, 30.0))
+        assert bench.told == []

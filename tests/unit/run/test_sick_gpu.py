@@ -22,13 +22,13 @@ def upkeep(*why: Sickness) -> Any:
         _site=SimpleNamespace(
             ledger=SimpleNamespace(nodes=nodes), settings=SimpleNamespace(node="n")
         ),
-        _lease=SimpleNamespace(gpus=[SimpleNamespace(uuid="GPU-0")]),
+        _lease=SimpleNamespace(gpus=[SimpleNamespace(uuid="GPU-0")], node="n"),
         _attempt=SimpleNamespace(meeting=None),
         _disk=SimpleNamespace(measure=lambda _: (), why_uncounted=""),
         _why_too_much=lambda _: "",
         _idle=SimpleNamespace(verdict=lambda: None),
         _health_due=SimpleNamespace(is_due=lambda: True),
-        _grants=SimpleNamespace(verdict=lambda: ""),
+        _grants=SimpleNamespace(shared=set(), verdict=lambda _: ""),
     )
 
 
@@ -55,9 +55,11 @@ def test_whoever_takes_what_others_were_granted_ends_as_out_of_gpu_memory() -> N
     """So it is tried again with more."""
     status: Any = SimpleNamespace(pids=())
     held = upkeep(Sickness.HOT)
-    held._grants.verdict = lambda: "it held 58 GiB"
+    record = SimpleNamespace(node=SimpleNamespace(gpu_drains={}))
+    held._site.ledger.nodes.get = lambda _: record
+    held._grants = SimpleNamespace(shared={"GPU-0"}, verdict=lambda _: "it holds 58 GiB")
     found = AttemptUpkeep.cancellation(held, status)
     assert found is not None
     assert (found.kind, found.message) == (
-        ExitKind.GPU_OUT_OF_MEMORY, "ended as over its grant: it held 58 GiB",
+        ExitKind.GPU_OUT_OF_MEMORY, "ended as over its grant: it holds 58 GiB",
     )  # fmt: skip
