@@ -131,7 +131,7 @@ class _Server(asyncssh.SSHServer):
 
         async def carry(given: Any, told: Any) -> None:
             with suppress(HeadwayError):  # to `ssh` it is one that was closed
-                await self._carried(command, given, {StandardStream.OUTPUT: told})
+                await self._carried(command, given, {StandardStream.OUTPUT: Unframed(told)})
             told.close()
 
         return carry
@@ -160,7 +160,7 @@ class _Server(asyncssh.SSHServer):
         self,
         command: ExecCommand,
         given: "asyncssh.SSHReader[bytes]",
-        told: Mapping[StandardStream, "asyncssh.SSHWriter[bytes]"],
+        told: Mapping[StandardStream, "asyncssh.SSHWriter[bytes] | Unframed"],
     ) -> int:
         """Start *command*, and carry its streams until one side ends; its exit status.
 
@@ -186,6 +186,29 @@ class _Server(asyncssh.SSHServer):
             finally:
                 there.cancel()
         raise GatewayUnreachable(self._address.url, "the connection to the command was lost")
+
+
+class Unframed:
+    """Tells what is in the frames of `headway_ssh.connect`, and the end of it."""
+
+    def __init__(self, told: "asyncssh.SSHWriter[bytes]") -> None:
+        """To *told*."""
+        self._told, self._held = told, b""
+
+    def write(self, data: bytes) -> None:
+        """Take some bytes of the frames."""
+        held = self._held + data
+        while len(held) >= 2 and len(held) >= (end := 2 + int.from_bytes(held[:2], "big")):
+            if end == 2:
+                self._told.write_eof()
+            else:
+                self._told.write(held[2:end])
+            held = held[end:]
+        self._held = held
+
+    async def drain(self) -> None:
+        """Wait until there is room for more."""
+        await self._told.drain()
 
 
 class _Session(asyncssh.SSHServerProcess[bytes]):

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -223,3 +224,30 @@ def test_ssh_forwards_a_port_and_takes_what_it_started_along(ssh_into: Ssh) -> N
     listens = "import socket; socket.create_connection(('127.0.0.1', 8765))"
     gone = f'while python -c "{listens}" 2>/dev/null; do sleep 0.1; done'
     ssh_into.does("ssh", host, gone, returncode=0)
+
+
+def test_a_forwarded_connection_that_one_side_has_ended_goes_on_for_the_other(
+    ssh_into: Ssh,
+) -> None:
+    program = (
+        "import socket; there = socket.create_server(('127.0.0.1', 8767)); print('up', flush=True);"
+        " taken = there.accept()[0]; taken.sendall(b'first'); taken.shutdown(socket.SHUT_WR);"
+        " print(b''.join(iter(lambda: taken.recv(99), b'')).decode())"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    words, serves = ssh_into.words("ssh"), shlex.join(["python", "-c", program])
+    with subprocess.Popen([*words, ssh_into.host, serves], env=ssh_into.env, **pipes) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"up\n"
+        port = free_port()
+        # `-W` ends both at once by itself, whoever the server is.
+        asked = [*words, "-L", f"{port}:127.0.0.1:8767", ssh_into.host, "echo up; cat"]
+        with subprocess.Popen(asked, env=ssh_into.env, **pipes) as client:
+            assert client.stdout is not None
+            assert client.stdout.readline() == b"up\n"
+            with socket.create_connection(("127.0.0.1", port)) as there:
+                assert b"".join(iter(lambda: there.recv(99), b"")) == b"first"
+                there.sendall(b"then")
+                there.shutdown(socket.SHUT_WR)
+                assert server.stdout.readline() == b"then\n"
+            client.communicate(timeout=60)

@@ -221,7 +221,11 @@ def serve_files(given: BinaryIO, told: BinaryIO) -> None:
 
 
 def connect(host: str, port: int) -> None:
-    """Carry bytes between the standard streams and a port."""
+    """Carry bytes between the standard streams and a port, until both sides have ended.
+
+    Standard output has frames: two bytes that say how long it is before each. An empty one is the
+    end of what comes from there; it goes on to be given what comes in.
+    """
     there = socket.create_connection((host, port), timeout=30)
     there.settimeout(None)
 
@@ -233,11 +237,15 @@ def connect(host: str, port: int) -> None:
         except OSError:
             pass  # it takes no more
 
-    threading.Thread(target=give, daemon=True).start()
-    while data := memoryview(there.recv(_PIECE_BYTES)):
-        while data:
-            data = data[os.write(1, data) :]
-    os._exit(0)  # whatever its input waits for
+    giving = threading.Thread(target=give, daemon=True)
+    giving.start()
+    told = b"more"
+    while told:
+        told = there.recv(_PIECE_BYTES - 1)
+        frame = memoryview(struct.pack(">H", len(told)) + told)
+        while frame:
+            frame = frame[os.write(1, frame) :]
+    giving.join()
 
 
 if __name__ == "__main__":
