@@ -60,7 +60,9 @@ class Executor(FuturesExecutor):
                 print(loss)
 
     A function, its arguments and what it returns travel by cloudpickle. In a `with` block that
-    ends by an error, runs that go on are ended.
+    ends by an error, runs that go on are ended. Without such a block, and after
+    ``shutdown(wait=False)``, the end of the program waits for calls that go on. What a call's run
+    left can be asked for after that, too.
     """
 
     def __init__(
@@ -83,7 +85,6 @@ class Executor(FuturesExecutor):
                 Without `image` and `python` it is this Python's version.
         """
         self._client = client or Client()
-        self._owns_client = client is None
         self._place = {"pool": pool, "queue": queue}
         self._fields = fields
         self._threads = ThreadPoolExecutor(max_workers, thread_name_prefix="headway-call")
@@ -150,8 +151,6 @@ class Executor(FuturesExecutor):
                 except HeadwayError:  # it may have ended, or the site be away: the rest goes on
                     continue
         self._threads.shutdown(wait=wait)
-        if wait and self._owns_client:
-            self._client.close()
 
     def __exit__(
         self,

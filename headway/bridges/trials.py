@@ -4,10 +4,11 @@
         run = client.submit(Job(..., command=[..., str(trial.suggest_float("lr", 1e-4, 1))]))
         return followed(trial, run, "loss")
 
-Whatever the program logs its metric with, headway reads; the program knows nothing of Optuna. A
-metric that is no number (NaN) is not read: the value before it counts.
+Whatever the program logs its metric with, headway reads; the program knows nothing of Optuna. To
+Optuna a metric that is NaN is the worst; a trial that ends with one fails.
 """
 
+import math
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from headway.client import Client
 from headway.client.run import LOOK_EVERY_S, Run
 from headway.clock import Clock, SystemClock
 from headway.errors import HeadwayError, InvalidInput
+from headway.model.progress import NAN
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -48,7 +50,7 @@ def followed(
             while not over:
                 over = run.over()
                 points = _points(asked, run)
-                names |= {name for point in points for name in point["metrics"]}
+                names |= {name.removesuffix(NAN) for each in points for name in each["metrics"]}
                 newest = _values(points, metric)
                 for step in newest.keys() - values.keys():
                     trial.report(newest[step], step)
@@ -78,6 +80,7 @@ def _values(points: list[dict[str, Any]], metric: str) -> dict[int, float]:
     found = {}
     for point in points:
         step = point["iteration"] if point["iteration"] is not None else point["epoch"]
-        if metric in point["metrics"] and step is not None:
-            found[int(step)] = float(point["metrics"][metric])
+        told = point["metrics"]
+        if step is not None and (metric in told or metric + NAN in told):
+            found[int(step)] = float(told.get(metric, math.nan))
     return found

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+NAN = ".nan"
+"""End of the name of a metric, whose value is then 1, where its program told that it is NaN."""
+
 
 class ProgressPoint(NamedTuple):
     """How far a run is, as far as one line of its log tells.
@@ -20,7 +23,7 @@ class ProgressPoint(NamedTuple):
     total: int | None = None
     """Iterations there will be in all; of epochs when `iteration` is None."""
     metrics: Mapping[str, float] = MappingProxyType({})
-    """Finite numbers only: a NaN loss is left out here."""
+    """Finite numbers only; of one that is NaN the name ends with `NAN`."""
 
     @property
     def epoch_took_s(self) -> float | None:

@@ -7,9 +7,10 @@ same places.
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from math import isfinite
+from math import isfinite, isnan
 from typing import NamedTuple, TypeVar
 
+from headway.model.progress import NAN
 from headway.progress.metrics import MAX_METRICS, Number
 from headway.progress.seen import Seen
 
@@ -51,9 +52,11 @@ class Places(NamedTuple):
         metrics: dict[str, float] = {}
         for name, at in self.numbers[:MAX_METRICS]:
             value = float(line[at])
+            known = name if isinstance(name, str) else line[name].replace(" ", self.space)
             if isfinite(value):
-                known = name if isinstance(name, str) else line[name].replace(" ", self.space)
                 metrics[known] = value
+            elif isnan(value):
+                metrics[known + NAN] = 1.0
         said: dict[str, int | float] = {}
         for field, at in self.counts.items():
             said[field] = float(line[at]) if field == "epoch_done" else int(line[at])

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
+from headway.model.progress import NAN
 from headway.progress.metrics import MAX_METRICS
-from headway.progress.report import finite_number
+from headway.progress.report import finite_number, is_nan
 
 MAX_NAME = 64
 MAX_COUNT = 10**15
@@ -45,13 +46,15 @@ class Seen(NamedTuple):
 
 
 def finite(pairs: Iterable[tuple[str, object]]) -> dict[str, float]:
-    """The pairs whose value is, or reads as, a finite number."""
+    """The pairs whose value is, or reads as, a finite number; see `NAN` for those that are NaN."""
     kept: dict[str, float] = {}
     for name, value in pairs:
-        number = finite_number(value)
+        number, end = finite_number(value), ""
+        if number is None and is_nan(value):
+            number, end = 1.0, NAN
         if number is not None and len(kept) < MAX_METRICS:
             # JSON may spell characters that no database column takes, such as NUL.
-            kept["".join(filter(str.isprintable, name[:MAX_NAME]))] = number
+            kept["".join(filter(str.isprintable, name[:MAX_NAME])) + end] = number
     return kept
 
 

@@ -102,6 +102,28 @@ class TestExecutor:
         with headway.Executor(resources=SMALL, workdir=project) as executor:
             assert executor.submit(asked, most=float("inf")).result() == 3
 
+    def test_its_runs_can_be_asked_for_more_once_it_is_shut_down(self) -> None:
+        with headway.Executor(resources=SMALL) as executor:
+            call = executor.submit(_divided, 1.0, 4.0)
+        assert call.result() == 0.25
+        assert call.run is not None
+        assert call.run.state == "Completed"
+
+    def test_the_end_of_the_program_waits_for_what_was_handed_in(self, tmp_path: Path) -> None:
+        program = tmp_path / "program.py"
+        program.write_text(
+            "import headway\n"
+            f"executor = headway.Executor(1, resources={SMALL})\n"
+            "for by in (2, 4):\n"
+            "    call = executor.submit(lambda by=by: 1 / by)\n"
+            "    call.add_done_callback(lambda done: print(done.result()))\n"
+            "executor.shutdown(wait=False)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-W", "error", program], capture_output=True, text=True, check=False
+        )
+        assert (done.stdout, done.returncode) == ("0.5\n0.25\n", 0), done.stderr
+
     def test_a_command_is_not_for_the_caller_to_say(self) -> None:
         with headway.Executor(command=["true"]) as executor:
             error = executor.submit(_divided, 1.0, 1.0).exception()

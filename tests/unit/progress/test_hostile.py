@@ -116,13 +116,17 @@ def test_lines_of_another_rank_are_passed_over() -> None:
     assert {p.metrics["loss"] for p in points} == {0.5}
 
 
-def test_nan_and_infinity_are_no_metrics() -> None:
+def test_nan_is_told_as_such_and_infinity_is_no_metric() -> None:
     log = (
         b'{"headway": {"iteration": 1, "metrics": {"loss": NaN, "lr": 0.1}}}\n'
         b'{"headway": {"iteration": 2, "metrics": {"loss": Infinity, "x": 1e999, "lr": 0.2}}}\n'
         b'{"headway": {"iteration": NaN}}\n'
     )
-    assert [dict(p.metrics) for p in LogParser().feed(log, 0.0)] == [{"lr": 0.1}, {"lr": 0.2}]
+    assert [dict(p.metrics) for p in LogParser().feed(log, 0.0)] == [
+        {"loss.nan": 1.0, "lr": 0.1}, {"lr": 0.2},
+    ]  # fmt: skip
+    (point,) = LogParser().feed(b"Iteration 3, loss = nan, nancy = nan7, acc: -NaN\n", 0.0)
+    assert point.metrics == {"loss.nan": 1.0, "acc.nan": 1.0}
 
 
 def test_an_endless_line_is_bounded_in_memory_and_time() -> None:
