@@ -32,10 +32,11 @@ from headway.engine.place import Place  # noqa: E402
 from headway.engine.slurm import SlurmEngine  # noqa: E402
 from headway.model.array import Array  # noqa: E402
 from headway.model.run import ExitKind, RunState  # noqa: E402
+from headway.policy.settings import LINE  # noqa: E402
 from headway.scheduler.engine_jobs import EngineJobs  # noqa: E402
 from headway.scheduler.engine_queue import EngineQueue  # noqa: E402
 from headway.settings import Settings  # noqa: E402
-from headway.site import LINE, Site  # noqa: E402
+from headway.site import Site  # noqa: E402
 from headway.this_node import join_site  # noqa: E402
 from tests.support.postgresql import with_ledger  # noqa: E402
 from tests.support.site import live_site  # noqa: E402

@@ -16,13 +16,15 @@ from prefect.cli import app
 
 from blocks.site import HeadwayContainerPolicy, HeadwayLine, HeadwayNode
 from headway.errors import LedgerMissing
+from headway.leader.mlflow import HeadwayMlflow
 from headway.leader.notification import HeadwayNotification
 from headway.ledger import Ledger
 from headway.model.engine import LEADS_TO, SAMPLE
+from headway.policy.settings import LINE
 from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
-from headway.site import LINE, POLICY
+from headway.site import POLICY
 
 
 def register(settings: Settings) -> list[str]:
@@ -33,6 +35,7 @@ def register(settings: Settings) -> list[str]:
         (HeadwayLine, "site", LINE),
     ]
     HeadwayNotification.register_type_and_schema()
+    HeadwayMlflow.register_type_and_schema()
     created = []
     for kind, name, noted in wanted:
         kind.register_type_and_schema()

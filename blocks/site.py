@@ -208,11 +208,12 @@ class HeadwayLine(Block):
         description='By name: {"vision": {"weight": 2, "max_gpus": 8, "max_running": 20, '
         '"max_waiting": 5000, "max_host_memory": "200GiB", "keep_days": 90, '
         '"engines": {"slurm": {"account": "vision", "qos": "normal", "logins": {"ada": "ada"}}}, '
-        '"notify": ["slack-webhook/vision"], '
+        '"notify": ["slack-webhook/vision"], "tracker": "headway-mlflow/vision", '
         '"users": {"ada": {"weight": 2}, "*": {"max_gpus": 4}}}}. '
         "Who is not listed has weight 1 and no quota; * is each other user of the team; keep_days "
         "after its end goes what a run left on its node and in the site's store; notify lists the "
         "notification blocks that jobs of the team may name, of a user those that tell by default; "
+        "tracker is the block by which the ends of the team's runs are written to its MLflow; "
         "engines say by which account and QOS the team's jobs go to a cluster's scheduler, and, on "
         "a site of root's, by which login of the cluster those of each user do (* as a login: the "
         "one of the user's own name).",

@@ -24,7 +24,7 @@ from headway.model.container_policy import UIDS_OF_TEAMS, ContainerPolicy
 from headway.model.node_settings import NodeSettings
 from headway.model.number_range import NumberRange
 from headway.policy.narrowing import check, for_team, uid_refusal
-from headway.policy.settings import PolicySettings
+from headway.policy.settings import LINE, PolicySettings
 from headway.runtime.ceiling_file import read_ceiling
 from headway.runtime.chosen import ChosenRuntime
 from headway.runtime.errors import CeilingUnsafe
@@ -368,8 +368,6 @@ POLICY = "policy"
 
 GATEWAY = "gateway"
 """Name under which the ledger keeps where other machines reach the gateway."""
-LINE = "line"
-"""Name under which the ledger keeps the settings of the queue."""
 
 POLICY_SETTINGS = TypeAdapter(PolicySettings)
 

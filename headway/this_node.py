@@ -23,11 +23,12 @@ from headway.model.node import Capacity, Gpu, Node, NodePorts, NodeReading, Port
 from headway.model.node_settings import NodeSettings
 from headway.policy.gpu_health import ends_runs
 from headway.policy.network import network_of
+from headway.policy.settings import LINE
 from headway.runtime.errors import CeilingUnsafe
 from headway.runtime.listening import listening_ports
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
-from headway.site import LINE, POLICY, POLICY_SETTINGS, Site
+from headway.site import POLICY, POLICY_SETTINGS, Site
 from headway.telemetry.errors import TelemetryError
 from headway.telemetry.host import boot_id
 from headway.telemetry.reading import node_reading, with_owners

@@ -65,6 +65,10 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     yield _try("ceiling", lambda: _ceiling(site))
     if ledger.ok:
         yield _try("teams", lambda: _teams(site))
+        for notice in site.ledger.notices.behind():
+            since = f"does not take ends of runs, since {notice.made_at:%Y-%m-%d %H:%M} UTC"
+            advice = "correct the block in Prefect, or its server"
+            yield Finding(notice.block, ok=False, found=f"{since}: {notice.error}; {advice}")
     yield _try("GPUs", lambda: _gpus(site))
     yield _try("disk", lambda: _disk(site.settings.home))
 

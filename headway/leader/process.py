@@ -33,6 +33,7 @@ from headway.leader.offers import offers, refused
 from headway.leader.play import play_queue
 from headway.leader.ranks import start_ranks
 from headway.leader.settings_blocks import keep_blocks, keep_gates
+from headway.leader.trackers import Trackers
 from headway.leader.wait_pages import WaitPages
 from headway.ledger.calls import scheduler_of
 from headway.model.prefect_view import News
@@ -101,6 +102,7 @@ class Scheduler:
         self._daemon, self._look_every_s = daemon, look_every_s
         self._pool = PrefectPool(client, site.settings.pool)
         self._backlog = Backlog(self._pool)
+        self._trackers = Trackers(site)
         self._pages = WaitPages(client, self._pool, site.clock, self._waits)
         self._wake, self._housework, self._held_up = (asyncio.Event() for _ in range(3))
         self._granted, self._members_due, self._ended = (asyncio.Event() for _ in range(3))
@@ -135,6 +137,7 @@ class Scheduler:
                 (self._call_members, "no members of arrays", _MEMBERS_EVERY_S, self._members_due),
                 (self._play, "when runs start is told by the last time", _PLAY_EVERY_S, None),
                 (self._tell_people, "people are not told of ends", _NOTICES_EVERY_S, self._ended),
+                (self._trackers.tell, "ends are not tracked", _NOTICES_EVERY_S, None),
                 (self._tidy, "code that nobody uses stays", _TIDY_EVERY_S, None),
                 (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
                 (self._listen, "no events from Prefect", LISTEN_AGAIN_S, None),

@@ -4,8 +4,9 @@ from functools import partial
 
 import anyio
 
+from headway.policy.settings import LINE
 from headway.scheduler.limits import GATES, gates_document
-from headway.site import LINE, POLICY, Site
+from headway.site import POLICY, Site
 from headway.this_node import keep
 from headway.worker.housekeeping import take
 from headway.worker.pool import PrefectPool

@@ -1,6 +1,6 @@
 """What people are to be told: written with the act that it tells of, and taken once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, exists
@@ -11,11 +11,13 @@ from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.observed_tables import NoticeRow
-from headway.ledger.tables import RunRow
-from headway.model.notice import LONG_WAIT_S, Notice, NoticeKind
+from headway.ledger.tables import RunRow, SettingRow
+from headway.model.notice import LONG_WAIT_S, TRACKER, Notice, NoticeKind
 from headway.model.run import RunState
+from headway.policy.settings import LINE
 
 _AT_ONCE = 20
+_FOR_TRACKER = col(NoticeRow.block).startswith(f"{TRACKER}/")
 
 
 class Notices(Repository):
@@ -26,7 +28,8 @@ class Notices(Repository):
 
         Whoever dies before it has sent them has lost them: to be told twice is the worse of both.
         """
-        untaken = select(NoticeRow).where(col(NoticeRow.taken_at).is_(None), _is_due())
+        for_people = col(NoticeRow.taken_at).is_(None), ~_FOR_TRACKER
+        untaken = select(NoticeRow).where(*for_people, _is_due())
         with self._database.reading() as session:  # most of the time there is none
             if session.exec(untaken.limit(1)).first() is None:
                 return []
@@ -37,8 +40,36 @@ class Notices(Repository):
                 row.taken_at = now(session)
             return [record(Notice, row) for row in found]
 
+    def untracked(self, pool: str, without: Collection[str]) -> list[Notice]:
+        """Some ends of runs of *pool* that their tracker has not taken yet, oldest first.
+
+        They stay until `tracked`. Those for the blocks *without* are left out.
+        """
+        query = (
+            select(NoticeRow)
+            .join(RunRow, col(NoticeRow.run_id) == col(RunRow.run_id))
+            .where(col(NoticeRow.taken_at).is_(None), _FOR_TRACKER)
+            .where(RunRow.pool == pool, col(NoticeRow.block).not_in(without))
+        )
+        return self._records(Notice, query.order_by("notice_id").limit(_AT_ONCE))
+
+    def behind(self) -> list[Notice]:
+        """For each tracker that has not taken an end that it is still to take, the oldest."""
+        query = (
+            select(NoticeRow)
+            .where(col(NoticeRow.taken_at).is_(None), _FOR_TRACKER, NoticeRow.error != "")
+            .distinct(col(NoticeRow.block))
+        )
+        return self._records(Notice, query.order_by("block", "notice_id"))
+
+    def tracked(self, notice: Notice, why: str = "") -> None:
+        """The tracker has taken *notice*, or never will: *why*."""
+        with self._database.transaction() as session:
+            row = session.get_one(NoticeRow, notice.notice_id)
+            row.taken_at, row.error = now(session), why[:500]
+
     def not_sent(self, notice: Notice, why: str) -> None:
-        """Keep why *notice*, which was taken, could not be sent."""
+        """Keep why *notice* could not be sent."""
         with self._database.transaction() as session:
             row = session.get_one(NoticeRow, notice.notice_id)
             row.error = why[:500]
@@ -58,9 +89,13 @@ def note_started(session: Session, run: RunRow) -> None:
 
 
 def note_ended(session: Session, run: RunRow) -> None:
-    """*run* has ended. Of the members of an array nobody is told one by one."""
+    """*run* has ended. Of the members of an array trackers alone are told one by one."""
     if run.array_id is None:
         _tell(session, run, NoticeKind.ENDED)
+    line = session.get(SettingRow, LINE)
+    team = ((line and line.document) or {}).get("teams", {}).get(run.team, {})
+    if run.gang_id is None and (tracker := team.get("tracker")):
+        _add(session, run, NoticeKind.ENDED, tracker)
 
 
 def note_array(session: Session, array_id: str, job: Mapping[str, Any]) -> None:
@@ -84,7 +119,11 @@ def _tell(session: Session, run: RunRow, kind: NoticeKind) -> None:
     if run.gang_id is not None:
         return  # the run that leads it is told of
     for block in _blocks(run.job):
-        session.add(NoticeRow(run_id=run.run_id, kind=kind, block=block, made_at=now(session)))
+        _add(session, run, kind, block)
+
+
+def _add(session: Session, run: RunRow, kind: NoticeKind, block: str) -> None:
+    session.add(NoticeRow(run_id=run.run_id, kind=kind, block=block, made_at=now(session)))
 
 
 def _blocks(job: Mapping[str, Any]) -> Iterable[str]:

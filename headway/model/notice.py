@@ -6,6 +6,10 @@ from datetime import datetime
 
 LONG_WAIT_S = 600.0
 """Whoever waited so long for a start has turned to something else, and is told of it."""
+TRACKER = "headway-mlflow"
+"""The type of the blocks by which ends are written to a team's tracker."""
+RUN_TAG = "headway.run_id"
+"""The tag by which a tracker's run is known as this one's."""
 
 
 class NoticeKind(enum.StrEnum):
@@ -30,6 +34,7 @@ class Notice:
     kind: NoticeKind
     block: str
     """The block that sends it: ``slack-webhook/vision`` is the type's slug and the name."""
+    made_at: datetime
     taken_at: datetime | None
     error: str
     """Why it was not sent, as far as that is known; else empty."""

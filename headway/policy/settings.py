@@ -10,7 +10,11 @@ from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
 from headway.errors import InvalidInput
 from headway.model.engine import ENGINES
 from headway.model.job_types import MIN_MEMORY_BYTES
+from headway.model.notice import TRACKER
 from headway.units import DAY_S, parse_size
+
+LINE = "line"
+"""Name under which the ledger keeps these settings."""
 
 
 class OnSilentFailure(enum.StrEnum):
@@ -140,6 +144,8 @@ class TeamSettings(Share):
     max_waiting: int = 30_000
     engines: Mapping[str, OnEngine] = field(default_factory=dict)
     """By engine, such as slurm: as whom its jobs go there."""
+    tracker: str = ""
+    """Block by which the ends of its runs are written to its MLflow; empty for none."""
     users: Mapping[str, Share] = field(default_factory=dict)
     """By name; ``*`` for each of the others. A weight counts beside those of the team's others."""
 
@@ -154,6 +160,9 @@ class TeamSettings(Share):
             if engine not in ENGINES:
                 allowed = f"give one of {', '.join(sorted(ENGINES))}"
                 raise InvalidInput(f"{where}.engines", engine, allowed)
+        if self.tracker and not self.tracker.startswith(f"{TRACKER}/"):
+            allowed = f"give a block such as {TRACKER}/vision"
+            raise InvalidInput(f"{where}.tracker", self.tracker, allowed)
         for name, share in self.users.items():
             share.check_quotas(f"{where}.users.{name}")
             for block in share.notify:

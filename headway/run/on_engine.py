@@ -33,7 +33,7 @@ from headway.run.kept_files import keep_new_files
 from headway.run.log_progress import LogProgress
 from headway.run.outputs import OUTPUTS_FOLDER
 from headway.run.settle import conclude_attempt, lesson_of, trace_of
-from headway.run.spec import own_packages
+from headway.run.spec import mlflow_tags, own_packages
 from headway.run.upkeep import keep_snapshot
 from headway.run.written_progress import WrittenProgress
 from headway.runtime.logfile import read_chunk
@@ -83,6 +83,7 @@ class EngineAttempt(NodeAttempt):
         checkpoint = self.made(CHECKPOINT_FOLDER)
         env = {
             **({} if copy is None else own_packages(copy, str(copy))),
+            **mlflow_tags(self.run_id),
             **found.env,
             **({} if member is None else member.environment()),
             "HEADWAY_CHECKPOINT": str(checkpoint),

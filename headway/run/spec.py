@@ -1,5 +1,6 @@
 """What one attempt asks its runtime for."""
 
+import json
 import logging
 import os
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from headway.errors import InvalidInput
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.launch import Launch
 from headway.model.lease import Lease
+from headway.model.notice import RUN_TAG
 from headway.model.session import open_ports, session_path, session_port, session_secret
 from headway.model.size import Size
 from headway.pinning import EVERYWHERE, LOOPBACK
@@ -66,6 +68,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
             **_meeting(attempt, lease),
             **(own_links(site.settings) if by_links else {}),
             **{name: path_in(each.mount) for each in given for name in each.usual},
+            **mlflow_tags(attempt.run_id),
             **job.env,
             **(member.environment() if member is not None else {}),
             **{name: at for each in given for name, at in each.variables(path_in).items()},
@@ -89,6 +92,11 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         log_limit_bytes=site.settings.log_limit_bytes,
         disk_bytes=job.resources.disk or None,
     )
+
+
+def mlflow_tags(run_id: str) -> dict[str, str]:
+    """By what MLflow tags each run that the program begins, wherever it writes it."""
+    return {"MLFLOW_RUN_CONTEXT": json.dumps({RUN_TAG: run_id})}
 
 
 def own_packages(copy: Path, place: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from headway.model.attempt_record import AttemptRecord
 from headway.model.kept_code import KeptCode
 from headway.model.lease import Lease
 from headway.model.node import Gpu
+from headway.model.notice import Notice
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Step
@@ -52,6 +53,8 @@ class RunHistory:
     """The folder that it brought along."""
     gpus: Sequence[Gpu] = ()
     """Those of the node of its newest attempt."""
+    notices: Sequence[Notice] = ()
+    """What was, or is to be, told of it."""
 
 
 def history_of(site: Site, record: RunRecord) -> RunHistory:
@@ -79,6 +82,7 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
         stagings=ledger.staged.of_run(run_id),
         code=ledger.code.get(record.team, str(code_id)) if code_id else None,
         gpus=node.node.capacity.gpus if node is not None else (),
+        notices=ledger.notices.of_run(run_id),
     )
 
 

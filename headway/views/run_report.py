@@ -16,6 +16,7 @@ from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
 from headway.model.kept_code import KeptCode
 from headway.model.lease import Demand, Lease, Sharing
+from headway.model.notice import TRACKER
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, Step
 from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
@@ -63,6 +64,8 @@ def run_report(history: RunHistory) -> list[Section]:
             title = f"Attempt {attempt.attempt}: predicted and measured"
             sections.append(Section(title, ("", *_COLUMNS), rows))
         since = attempt.ended_at or since
+    if told := tuple(_untold(history)):
+        sections.append(Section("Not told", _FACTS, told))
     if history.ranks:
         sections.append(Section("Other nodes", _FACTS, tuple(map(_rank, history.ranks))))
     if history.attempts:
@@ -200,6 +203,14 @@ def _attempt(
         yield "said", _plain(attempt.exit.message)
     if attempt.started_at is not None:
         yield "log", _place(history, attempt.node, Path("log", f"attempt-{attempt.attempt}.log"))
+
+
+def _untold(history: RunHistory) -> Iterable[tuple[str, str]]:
+    """Trackers that have not taken its end. Errors of other blocks may hold secret addresses."""
+    for notice in history.notices:
+        if notice.error and notice.block.startswith(f"{TRACKER}/"):
+            then = "; it is asked again" if notice.taken_at is None else ""
+            yield notice.block, _plain(notice.error) + then
 
 
 def _waited(attempt: AttemptRecord, since: datetime) -> str:

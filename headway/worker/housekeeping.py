@@ -6,7 +6,8 @@ from typing import Any
 
 from prefect.logging import get_logger
 
-from headway.site import LINE, POLICY, Site
+from headway.policy.settings import LINE
+from headway.site import POLICY, Site
 from headway.this_node import adopt
 
 log = get_logger("worker.gpu-node")

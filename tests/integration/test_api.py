@@ -18,10 +18,11 @@ from headway.model.node import Capacity, Gpu, Node
 from headway.model.progress import ProgressPoint
 from headway.model.run_warning import Silent
 from headway.model.telemetry import TelemetryPoint
+from headway.policy.settings import LINE
 from headway.run.upkeep import SilentCheck
 from headway.runtime.port import Usage
 from headway.settings import Settings
-from headway.site import LINE, Site
+from headway.site import Site
 from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving

@@ -12,7 +12,8 @@ from headway.ledger.records import ArrayRecord
 from headway.model.array import Array
 from headway.model.node import Capacity, Node
 from headway.model.run import RunState
-from headway.site import LINE, Site
+from headway.policy.settings import LINE
+from headway.site import Site
 from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving, site_in

@@ -20,6 +20,7 @@ from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.model.size import Size
 from headway.model.trace import Trace
 from headway.node.grants import NodeGrants
+from headway.policy.settings import LINE
 from headway.run.followed import Followed
 from headway.run.here import CHECKPOINT_FOLDER, checkpoint_age_s
 from headway.run.spec import container_spec
@@ -28,7 +29,7 @@ from headway.scheduler import grants
 from headway.scheduler.intake import Offer
 from headway.scheduler.queue import PoolQueue
 from headway.settings import Settings
-from headway.site import LINE, Site
+from headway.site import Site
 from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.units import GIB
 from headway.views.run_document import size_words

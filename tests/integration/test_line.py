@@ -34,6 +34,7 @@ from headway.model.turn import VirtualClock
 from headway.node.flowlock import hold_flow
 from headway.node.grants import NodeGrants
 from headway.policy.plan import Start
+from headway.policy.settings import LINE
 from headway.run.here import NodeAttempt
 from headway.scheduler.intake import Offer, Taken
 from headway.scheduler.limits import GATES, Gates, gates_document
@@ -41,7 +42,7 @@ from headway.scheduler.planning import preview
 from headway.scheduler.queue import Pass, PoolQueue
 from headway.scheduler.why import why
 from headway.settings import Settings
-from headway.site import LINE, Site
+from headway.site import Site
 from headway.this_node import adopt, heartbeat, join_site, os_user, read_node
 from headway.views.queue_document import line_views, waiting_of, why_view
 from headway.views.site_snapshot import progress_of_runs

@@ -16,8 +16,6 @@ _MAKE = """
 import sys
 from prefect.blocks.notifications import CustomWebhookNotificationBlock as Webhook
 Webhook(name="test", url=sys.argv[1], json_data={"title": "{{subject}}", "text": "{{body}}"}).save("test")
-from headway.leader.notification import HeadwayNotification as Any
-Any(url=sys.argv[1].replace("http:", "json:")).save("test")
 Webhook(name="gone", url="http://127.0.0.1:9/", json_data={}).save("gone")
 """  # noqa: E501 - a program
 
@@ -50,12 +48,13 @@ def test_an_end_is_told_once_and_a_block_that_fails_stops_no_other(
     process_site: LiveSite, told: tuple[str, "Queue[dict[str, str]]"], tmp_path: Path
 ) -> None:
     url, posted = told
-    subprocess.run(
-        [BIN / "python", "-c", _MAKE, url],
-        env=process_site.env | {"PREFECT_API_URL": f"{process_site.url}/api",
-                                "PREFECT_API_AUTH_STRING": process_site.auth()},
-        cwd=ROOT, check=True, timeout=120,
-    )  # fmt: skip
+    env = process_site.env | {
+        "PREFECT_API_URL": f"{process_site.url}/api",
+        "PREFECT_API_AUTH_STRING": process_site.auth(),
+        "APPRISE_URL": url.replace("http:", "json:"),
+    }
+    for words in (["-c", _MAKE, url], [ROOT / "samples/tools/told.py", "test"]):
+        subprocess.run([BIN / "python", *words], env=env, cwd=ROOT, check=True, timeout=120)
     blocks = ["custom-webhook/gone", "custom-webhook/test", "secret/no-notifier"]
     apprise = "headway-notification/test"
     process_site.set_knobs(teams={"default": {"notify": [*blocks, apprise]}})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.model.run import ExitKind
-from headway.site import LINE
+from headway.policy.settings import LINE
 from tests.integration.test_engine_queue import often, sh
 from tests.integration.test_slurm_queue import OnSlurm
 from tests.support.postgresql import with_ledger

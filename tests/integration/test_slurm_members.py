@@ -9,9 +9,9 @@ import pytest
 
 from headway.gateway.actions import cancel_in_ledger
 from headway.model.run import ExitKind, RunState
+from headway.policy.settings import LINE
 from headway.run.here import log_piece
 from headway.run.outputs import list_outputs, open_output
-from headway.site import LINE
 from tests.integration.test_engine_queue import often, sh
 from tests.integration.test_slurm_queue import OnSlurm
 from tests.support.postgresql import with_ledger

@@ -16,7 +16,7 @@ from headway.model.array import Array
 from headway.model.code import CodeManifest
 from headway.model.run import ExitKind, RunState
 from headway.model.start_forecast import StartForecast
-from headway.site import LINE
+from headway.policy.settings import LINE
 from headway.units import GIB
 from tests.integration.test_engine_queue import Follower, often, sh
 from tests.integration.test_gang import MEET

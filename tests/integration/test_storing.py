@@ -19,9 +19,10 @@ from headway.node import storing
 from headway.node.expiry import tidy_store
 from headway.node.prune import removals, remove, tidy
 from headway.node.storing import store_ended
+from headway.policy.settings import LINE
 from headway.run.here import log_path
 from headway.settings import Settings
-from headway.site import LINE, Site
+from headway.site import Site
 from headway.staging.store import Store
 from headway.this_node import join_site
 from headway.units import GIB

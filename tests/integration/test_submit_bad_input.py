@@ -12,8 +12,9 @@ from headway.gateway.submit import rehearse
 from headway.model.job_text import read_job
 from headway.model.node import Capacity, Gpu, Node, Reserve
 from headway.policy.plan import Start, Stay
+from headway.policy.settings import LINE
 from headway.scheduler.limits import GATES, Gates, gates_document
-from headway.site import LINE, POLICY, current_site
+from headway.site import POLICY, current_site
 from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import own_gateway

@@ -26,8 +26,9 @@ from headway.ledger import Ledger
 from headway.model.job_text import read_job
 from headway.model.node import Capacity, Gpu, Node, Reserve
 from headway.model.yaml_document import read_document
+from headway.policy.settings import LINE
 from headway.settings import Settings
-from headway.site import LINE, Site
+from headway.site import Site
 from headway.units import GIB
 from tests.support import bad_values as tables
 from tests.support.api import MEMBER, bearer

@@ -26,6 +26,7 @@ _LIVE = {
         "tests/integration/test_door.py",
         "tests/integration/test_retrain.py",
         "tests/integration/test_notices.py",
+        "tests/integration/test_trackers.py",
         "tests/integration/test_supervisor.py",
         "tests/integration/test_invariants.py",
         "tests/integration/test_live_session.py",

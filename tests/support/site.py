@@ -27,8 +27,9 @@ from sqlalchemy import text
 from headway.cli.main import headway
 from headway.ledger import Ledger
 from headway.ledger.database import open_engine
+from headway.policy.settings import LINE
 from headway.prefect.client import PrefectServer
-from headway.site import LINE, POLICY, current_site
+from headway.site import POLICY, current_site
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
