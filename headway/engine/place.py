@@ -89,9 +89,13 @@ class Place:
         Raises:
             InvalidInput: No key can be that.
         """
+        return Path(self._path(key), str(member) if member else "")
+
+    def _path(self, key: str) -> str:
+        """The folder of *key*, as text: each round asks for those of ten thousand."""
         if KEY.fullmatch(key) is None:
             raise InvalidInput("key", key, "give letters, digits, dots and dashes, 64 at most")
-        return self.root / key / str(member) if member else self.root / key
+        return f"{self.root}/{key}"
 
     def wrote(self, key: str, member: int = 0) -> Path:
         """Where its wrapper writes what has become of it."""
@@ -104,8 +108,8 @@ class Place:
 
     def uid(self, key: str) -> int:
         """The same, as the engine tells it."""
-        login = self.login(key)
-        return os.geteuid() if login is None else login.uid
+        login = self._request(key).get("login")
+        return os.geteuid() if login is None else int(login["uid"])
 
     def known(self) -> dict[str, Facts]:
         """Of all jobs that were to be handed in and are not forgotten, in their order."""
@@ -123,8 +127,9 @@ class Place:
         One that came in the same tick of the clock as the last look leaves the folder's time as it
         was: that is believed at the second look.
         """
+        path = self._path(key)
         try:
-            folders = [each.stat() for each in dict.fromkeys((self.folder(key), self.wrote(key)))]
+            folders = [os.stat(each) for each in {path: None, wrapper.own(path): None}]  # noqa: PTH116
         except FileNotFoundError:
             return Facts(False, "", (), (0,), 0.0, frozenset())
         stamp = tuple((each.st_ino, each.st_mtime_ns) for each in folders)
@@ -294,14 +299,7 @@ class Place:
             return None
         paths = (folder / f"rank.{n}.json" for n in range(self._request(key).get("nodes", 0)))
         ranks = [found for path in paths if (found := document_of(path, USED)) is not None]
-        every = ranks or [ended]
-        shares = _known(every, "gpu_utilisation_frac")
-        return Used(
-            host_peak_bytes=max(_known(every, "host_peak_bytes"), default=None),
-            cpu_s=sum(_known(every, "cpu_s")) if _known(every, "cpu_s") else None,
-            gpu_peak_bytes=max(_known(every, "gpu_peak_bytes"), default=None),
-            gpu_utilisation_frac=sum(shares) / len(shares) if shares else None,
-        )
+        return Used.over(ranks) if ranks else ended
 
     def see(self, key: str, member: int, state: str, end: Exit) -> None:
         """Keep how it ended, while the engine still says so."""
@@ -351,14 +349,14 @@ class Place:
             OSError: The file server does not answer: nothing is known of the job then, which is not
                 to be taken for one that was never asked for.
         """
-        path = self.folder(key) / "request.json"
+        path = f"{self._path(key)}/request.json"
         try:
-            now = path.stat()
+            now = os.stat(path)  # noqa: PTH116
         except FileNotFoundError:
             return {}
         stamp = now.st_ino, now.st_mtime_ns
         if key not in self._requests or self._requests[key][0] != stamp:
-            found = json.loads(path.read_bytes())
+            found = json.loads(Path(path).read_bytes())
             kept: dict[str, Any] = {}
             names = ("members", "each", "grace_s", "given", "login")
             kept |= {name: found[name] for name in names if name in found}
@@ -394,7 +392,3 @@ def _held(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def _known(records: Sequence[Used], name: str) -> list[Any]:
-    return [found for each in records if (found := getattr(each, name)) is not None]

@@ -10,11 +10,11 @@ counterpart. A request with another part is refused before it is handed in, neve
 """
 
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, Self, TypeVar
 
 from pydantic import Field
 
@@ -200,6 +200,21 @@ class Used:
     """The most on any of its GPUs."""
     gpu_utilisation_frac: Annotated[float, Field(ge=0, le=1)] | None = None
     """The mean over its time and its GPUs."""
+
+    @classmethod
+    def over(cls, parts: Sequence[Self]) -> Self:
+        """What its *parts*, each on a machine, used together."""
+
+        def known(name: str) -> list[Any]:
+            return [found for each in parts if (found := getattr(each, name)) is not None]
+
+        shares = known("gpu_utilisation_frac")
+        return cls(
+            host_peak_bytes=max(known("host_peak_bytes"), default=None),
+            cpu_s=sum(known("cpu_s")) if known("cpu_s") else None,
+            gpu_peak_bytes=max(known("gpu_peak_bytes"), default=None),
+            gpu_utilisation_frac=sum(shares) / len(shares) if shares else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
