@@ -11,15 +11,18 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from headway.choice import Prefer
 from headway.choice import document as option_document
+from headway.gateway.arrays import check_members
 from headway.gateway.door import Operator, Watcher
 from headway.gateway.errors import NotAllowed
 from headway.gateway.estimate import estimate_options
 from headway.gateway.runs import NO_NUL, of_caller, seen_team
 from headway.gateway.submit import job_of, limit, refuse_impossible
 from headway.model.access import Caller
-from headway.model.job_text import job_from_document
+from headway.model.array import member_job
+from headway.model.job_text import job_from_document, job_text, read_job
 from headway.model.trace import Trace
 from headway.site import Site
+from headway.units import KIB
 from headway.views.metrics import exposition
 from headway.views.node_document import load_document, node_shown
 from headway.views.queue_document import array_lines, line_views
@@ -44,6 +47,17 @@ class EstimateRequest(BaseModel):
         None, ge=0, allow_inf_nan=False, description="Seconds within which it must end."
     )
     prefer: Prefer = Field(Prefer.FASTEST, description="What the choice is best in.")
+
+
+class JobFile(BaseModel):
+    """What `POST /v1/job-files` takes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field("", max_length=32 * KIB, description="A job file, YAML or JSON.")
+    changes: list[str] = Field(
+        [], max_length=40, description="`key.sub=value`, each in the place of what the text says."
+    )
 
 
 def reads(site: Site) -> APIRouter:
@@ -118,6 +132,21 @@ def choices(site: Site) -> APIRouter:
         if not found:
             refuse_impossible(site, read, pool="", queue="")
         return {"options": [option_document(option) for option in found]}
+
+    @router.post("/job-files")
+    def job_file(_: Watcher, given: JobFile) -> dict[str, Any]:
+        """A job file as plain data, its first member's too, and as text without what is usual."""
+        read = read_job(given.text.strip() or "{}", filename="job file", overrides=given.changes)
+        job, array = read.job.document(), read.array
+        if array is not None:
+            check_members(job, array)
+        return {
+            "job": job,
+            "array": array and array.document(),
+            "size": array.size if array else 1,
+            "member": member_job(job, array.parameters(1)) if array else job,
+            "text": job_text(read.job, array),
+        }
 
     @router.get("/runs/{run}/ways")
     def ways(caller: Watcher, run: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ _BOUNDED = re.compile(r"/api/.*|/v1/(runs/[^/]+/(log|outputs)|data|code)(/.*)?",
 """What may take long to answer, and has bounds of its own."""
 AT_ONCE = 4
 """Requests of one team that are worked on together: they compete with all else for the process."""
-_HEAVY = re.compile(r"/v1/(rehearsals|estimates|runs/[^/]+/ways)")
+_HEAVY = re.compile(r"/v1/(rehearsals|estimates|job-files|runs/[^/]+/ways)")
 """What computes for long in the process that answers everybody: one of a team at a time."""
 OPEN_AT_ONCE = 100
 """Of one team, of those that may take long; each holds a piece of what it sends."""

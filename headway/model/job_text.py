@@ -1,10 +1,13 @@
 """Text becomes a job, or one line that says what to correct and where."""
 
+import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
+from ruamel.yaml import YAML
 
 from headway.errors import InvalidInput, shown
 from headway.model.array import Array, take_array
@@ -74,6 +77,20 @@ def job_from_document(document: object) -> TrainingJob:
     if not isinstance(document, Mapping):
         raise InvalidInput("job", NOTHING if document is None else document, _EXAMPLE)
     return _validated(Document(dict(document)))
+
+
+def job_text(job: TrainingJob, array: Array | None = None) -> str:
+    """*job*, and the *array* of it, as a job file: YAML, without what is usual."""
+    values = job.model_dump(mode="json", exclude_defaults=True, exclude={"owner", "team"})
+    if array is not None:
+        values["array"] = {key: each for key, each in array.document().items() if each is not None}
+        if array.grid:
+            values["array"]["parameters"] = {name: list(each) for name, each in array.grid.items()}
+    writer, text = YAML(typ="safe", pure=True), io.StringIO()
+    writer.default_flow_style = None
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # it takes one
+    writer.dump(json.loads(json.dumps(values)), text)  # numbers that know how they were written
+    return text.getvalue()
 
 
 def kept_job(document: Mapping[str, Any]) -> TrainingJob | None:

@@ -23,8 +23,9 @@ def browser() -> Iterator["Browser"]:  # noqa: F821 - Playwright is imported lat
     """A real Chromium, which a file's tests share."""
     if not Path(CHROMIUM).exists() and shutil.which("chromium") is None:
         pytest.skip("Chromium is not installed")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=60_000)  # a machine may be busy
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
             executable_path=shutil.which("chromium") or CHROMIUM, args=FLAGS

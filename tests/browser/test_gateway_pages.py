@@ -38,6 +38,35 @@ def log_in(page, url: str, token: str) -> None:
     arrive(page, "/headway")
 
 
+def test_a_member_hands_in_a_job_and_an_array_like_it_on_the_sites_own_page(
+    door: tuple[str, str], page, process_site: LiveSite
+) -> None:
+    url, token = door
+    log_in(page, url, token)
+    page.get_by_role("link", name="New job").click()
+    told = page.get_by_role("status", name="What it would take")
+    for label, text in (
+        ("Name", "typed"),
+        ("or Python", "3"),
+        ("Command", "sh -c 'echo loss={n}'"),
+    ):
+        page.get_by_label(label, exact=True).fill(text)
+    expect(told).to_contain_text("at once, on test-node")
+    expect(told).to_contain_text("not known before its first run")
+    page.get_by_role("button", name="Hand in").click()
+    page.get_by_role("heading", name="typed").wait_for()
+    run = page.url.rpartition("/")[2]
+    see(page, "loss=")
+    expect(page.get_by_role("heading", name=re.compile("typed.*Completed"))).to_be_visible()
+    assert process_site.show(run)["owner"] == "ada"
+
+    page.get_by_role("link", name="A new job like it").click()
+    page.get_by_label("Runs with other values").fill("n: 1..3")
+    expect(told).to_contain_text("3 runs; of the first:")
+    page.get_by_role("button", name="Hand in").click()
+    page.get_by_text("Of 3 members 3 ended well").wait_for()
+
+
 def test_a_member_starts_a_run_by_the_form_and_watches_its_own_alone(
     door: tuple[str, str],  # before the page, which asks until its tab is closed
     page,

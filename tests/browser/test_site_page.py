@@ -1,13 +1,16 @@
 """The page of the site in a real browser, beside a ledger that has seen everything once."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from headway.model.array import Array
+from headway.model.job_text import read_job
 from headway.model.trace import Trace
 from headway.site import Site
 from tests.support.api import MEMBER, bearer, serving, site_in
@@ -24,6 +27,8 @@ VIEWS = (
     f"#/runs/{ENDED}",
     "#/runs/w1",
     "#/arrays/sweep",
+    "#/new",
+    "#/new/w5",
     "#/usage",
 )
 Open = Callable[..., Page]
@@ -231,3 +236,57 @@ def test_a_page_costs_less_than_200_kilobytes(opened: Open) -> None:
         "performance.getEntries().reduce((sum, each) => sum + (each.transferSize ?? 0), 0)"
     )
     assert 20_000 < sent < 200_000
+
+
+def test_a_new_job_says_what_it_would_take_while_it_is_typed(opened: Open) -> None:
+    tab = opened("#/new")
+    told = tab.get_by_role("status", name="What it would take")
+    expect(told).to_contain_text("told here while you type")
+    for label, text in (
+        ("Name", "mine"),
+        ("Image", "python:3.11"),
+        ("Command", "python 'a b.py' {lr}"),
+    ):
+        tab.get_by_label(label, exact=True).fill(text)
+    tab.get_by_label("GPUs", exact=True).fill("many")
+    expect(told).to_contain_text('resources.gpus: got "many"; give a whole number')
+    expect(tab.get_by_label("GPUs", exact=True)).to_have_attribute("aria-invalid", "true")
+    tab.get_by_label("GPUs", exact=True).fill("1")
+    expect(told.get_by_role("table", name="Ways to run it")).to_contain_text("1 × v100")
+    assert tab.locator("[aria-invalid]").count() == 0
+    tab.get_by_label("Runs with other values").fill("lr: [0.1, 0.01]\nseed: 1..3")
+    expect(told).to_contain_text("6 runs; of the first:")
+    tab.get_by_label("Budget").fill("1")  # nothing has a price here
+    expect(told).to_contain_text(re.compile("([1-9]) of \\1 ways keep to budget and deadline"))
+    tab.get_by_label("Ends within hours").fill("0.01")
+    expect(told).to_contain_text(re.compile("0 of [1-9] ways keep to budget and deadline"))
+    with tab.expect_download() as saved:
+        tab.get_by_role("button", name="Save as a job file").click()
+    text = saved.value.path().read_text()
+    read = read_job(text)
+    assert read.job.command == ["python", "a b.py", "{lr}"]
+    assert read.array is not None
+    assert read.array.size == 6
+
+
+def test_a_new_job_begins_as_an_earlier_run_or_as_a_file(opened: Open, tmp_path: Path) -> None:
+    tab = opened("#/runs/w5")
+    tab.get_by_role("link", name="A new job like it").click()
+    text = tab.get_by_label("Text of the job file")
+    expect(text).to_have_value(re.compile("network: resnet50"))
+    assert "owner" not in text.input_value()
+    expect(tab.get_by_label("Command", exact=True)).to_have_attribute(
+        "placeholder", "python train.py"
+    )
+    tab.get_by_label("Epochs").fill("7")
+    tab.get_by_role("link", name="Usage").click()
+    tab.get_by_role("heading", name="Usage since").wait_for()
+    tab.go_back()
+    expect(tab.get_by_label("Epochs")).to_have_value("7")  # what was typed is kept
+    (tmp_path / "job.yaml").write_text("name: of-a-file\nimage: [\n")
+    tab.get_by_label("Job file", exact=True).set_input_files(tmp_path / "job.yaml")
+    told = tab.get_by_role("status", name="What it would take")
+    expect(told).to_contain_text("job file:2")
+    text.fill(f"name: of-a-file\nimage: '{HOSTILE}'\ncommand: [a]\n")
+    expect(told).to_contain_text("image")
+    assert tab.locator("img").count() == 0

@@ -156,7 +156,7 @@ def test_every_path_is_documented(client: httpx.Client) -> None:
         "/v1/code", "/v1/code/chunks", "/v1/data", "/v1/data/{name}", "/v1/data/chunks",
         "/v1/data/chunks/{sha256}", "/v1/runs/{run}/session",
         "/v1/arrays/{array}/curves", "/v1/arrays/{array}/cancel", "/v1/arrays/{array}/retry",
-        "/v1/traces",
+        "/v1/traces", "/v1/job-files",
     }  # fmt: skip
     assert all(op["description"] for path in paths.values() for op in path.values())
 

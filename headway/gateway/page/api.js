@@ -2,7 +2,12 @@
 
 import { ahead } from "./ahead.js";
 
-export class Refused extends Error {}
+export class Refused extends Error {
+  constructor(message, field) {
+    super(message);
+    this.field = field; // of the job that is wrong; undefined where it is something else
+  }
+}
 
 async function answered(path, options) {
   const answer = (await ahead(path)) ?? (await fetch(path, { headers: { Accept: "application/json" }, ...options }));
@@ -13,25 +18,25 @@ async function answered(path, options) {
   return answer;
 }
 
-async function said(answer) {
-  try {
-    return (await answer.json()).detail ?? `HTTP ${answer.status}`;
-  } catch {
-    return `HTTP ${answer.status}`;
-  }
+async function refusal(answer) {
+  const said = await answer.json().catch(() => ({}));
+  return new Refused(said.detail ?? `HTTP ${answer.status}`, said.field);
 }
 
+const LONGEST_MS = 60_000; // else a question whose answer is lost would hold the view for ever
+
 export async function get(path) {
-  const answer = await answered(path);
-  if (!answer.ok) throw new Refused(await said(answer));
+  const answer = await answered(path, { headers: { Accept: "application/json" }, signal: AbortSignal.timeout(LONGEST_MS) });
+  if (!answer.ok) throw await refusal(answer);
   return answer.json();
 }
 
-export async function act(path) {
+export async function post(path, body = {}, signal = AbortSignal.timeout(LONGEST_MS)) {
   const answer = await answered(path, {
-    method: "POST", body: "{}", headers: { "Content-Type": "application/json", Accept: "application/json" },
+    method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", Accept: "application/json" }, signal,
   });
-  if (!answer.ok) throw new Refused(await said(answer));
+  if (!answer.ok) throw await refusal(answer);
+  return answer.json();
 }
 
 const MOST_LOG_BYTES = 2 * 1024 * 1024;
@@ -40,7 +45,7 @@ const MOST_LOG_BYTES = 2 * 1024 * 1024;
 export async function log(run, attempt, from) {
   const answer = await answered(`/v1/runs/${run}/log?attempt=${attempt}&from=${from}`);
   if (answer.status === 204) return { text: "", end: from, cut: false };
-  if (!answer.ok) throw new Refused(await said(answer));
+  if (!answer.ok) throw await refusal(answer);
   const reader = answer.body.getReader();
   const parts = [];
   let end = from;
@@ -58,7 +63,7 @@ export async function log(run, attempt, from) {
 // A picture that a program wrote is shown as a picture and as nothing else.
 export async function picture(run, href) {
   const answer = await answered(`/v1/runs/${run}/outputs/${href}`);
-  if (!answer.ok) throw new Refused(await said(answer));
+  if (!answer.ok) throw await refusal(answer);
   const kind = href.toLowerCase().endsWith(".png") ? "image/png" : "image/jpeg";
   return URL.createObjectURL(new Blob([await answer.arrayBuffer()], { type: kind }));
 }

@@ -2,6 +2,7 @@
 
 import { arrayView } from "./array.js";
 import { redraw, h } from "./dom.js";
+import { newView } from "./new.js";
 import { runView } from "./run.js";
 import { runsView } from "./runs.js";
 import { siteView } from "./site.js";
@@ -18,8 +19,10 @@ function chosen() {
   if (/^[0-9A-Za-z-]{1,64}$/.test(id ?? "")) {
     if (name === "runs") return ["#/runs", (place) => runView(place, id)];
     if (name === "arrays") return ["#/runs", (place) => arrayView(place, id)];
+    if (name === "new") return ["#/new", (place) => newView(place, id)];
   }
   if (name === "runs") return ["#/runs", runsView];
+  if (name === "new") return ["#/new", newView];
   if (name === "usage") return ["#/usage", usageView];
   return ["#/", siteView];
 }

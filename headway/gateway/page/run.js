@@ -1,9 +1,10 @@
 // One run: how it stands, its curves, its log, what it wrote, and what was said of it before.
 
-import { Refused, act, get, log, picture } from "./api.js";
-import { curve, wayName, ways } from "./draw.js";
+import { Refused, get, log, picture, post } from "./api.js";
+import { curve } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
 import { tone } from "./runs.js";
+import { ways, waysTable } from "./ways.js";
 import { NOT_KNOWN, clock, duration, number, size, start } from "./words.js";
 
 const MOST_PICTURES = 6;
@@ -33,6 +34,7 @@ function head(run) {
       + `attempt ${run.attempt}${run.node ? ` on ${run.node}` : ""}${run.size ? `, ${run.size}` : ""}; ${duration(run.duration_s)}`
       + (run.lease?.ports ?? []).map((own, at) => `; port ${own} at 127.0.0.1:${run.lease.host_ports[at]} of the node`).join("")),
     h("div", { class: "filters" }, over ? button("Retry", "retry") : button("Cancel", "cancel"),
+      h("a", { href: `#/new/${run.run_id}`, id: "to-new" }, "A new job like it"),
       h("a", { href: `/runs/flow-run/${run.run_id}`, id: "to-prefect" }, "The run in Prefect"),
       run.session ? h("a", { href: run.session, id: "to-session", target: "_blank", rel: "noopener" }, "Open the session") : null),
     run.warnings.map((each) => h("p", { class: "bad" }, `${each.kind}: it ${each.text}`)),
@@ -43,7 +45,7 @@ async function asked(verb, run, path) {
   if (!confirm(`${verb} ${run.name}?`)) return;
   const answer = document.getElementById("answer");
   try {
-    await act(`/v1/runs/${run.run_id}/${path}`);
+    await post(`/v1/runs/${run.run_id}/${path}`);
     answer.textContent = `${verb} was asked for.`;
   } catch (error) {
     answer.textContent = error.message;
@@ -108,15 +110,7 @@ function waysShown(run) {
   const title = h("h2", {}, "Ways to run it");
   if (!kept.ways) return h("section", { id: "ways" }, title, h("button", { id: "ask-ways", onclick: () => askWays(run) }, "Compare time and cost"),
     h("p", { role: "status", class: "soft" }, kept.asks));
-  const mark = (each) => (each.chosen ? "→" : each.pareto ? "*" : each.within ? "" : "!");
-  const rows = kept.ways.map((each) => [mark(each), wayName(each), each.runtime_s === null ? NOT_KNOWN
-    : `${duration(each.runtime_s)} (${duration(each.runtime_low_s)} to ${duration(each.runtime_high_s)})`,
-  duration(each.wait_s), number(each.cost, 2), each.speed_up === null ? NOT_KNOWN : number(each.speed_up), size(each.host_memory_bytes),
-  each.gpus ? (each.whole_gpus ? "whole" : size(each.gpu_memory_bytes)) : NOT_KNOWN, each.basis ?? ""]);
-  return h("section", { id: "ways" }, title, ways(kept.ways),
-    h("p", { class: "soft" }, "→ chosen, * no other is both as fast and as cheap, ! out of the sizes that the job allows; the dashed line is perfect scaling."),
-    table("Ways to run it", [["choice"], ["on", "name"], ["takes (80 %)"], ["waits", "n"], ["costs", "n"], ["times one GPU", "n"], ["host memory", "n"],
-      ["of each GPU", "n"], ["rests on", "wide"]], rows, "No node of the site that takes runs could hold it."));
+  return h("section", { id: "ways" }, title, ways(kept.ways), waysTable(kept.ways));
 }
 
 async function readLog(run) {

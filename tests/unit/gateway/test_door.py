@@ -91,6 +91,7 @@ def test_many_questions_of_one_keep_no_other_waiting(token: str) -> None:
     [
         ("/v1/rehearsals", 1),
         ("/v1/estimates", 1),
+        ("/v1/job-files", 1),
         ("/v1/runs/x/ways", 1),
         ("/v1/queue", 4),
         ("/v1/runs/x/log", 100),

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from headway.errors import InvalidInput
 from headway.model.job import TrainingJob
-from headway.model.job_text import job_from_document, read_job
+from headway.model.job_text import job_from_document, job_text, read_job
 from headway.model.lease import Sharing
 from headway.units import GIB, MIB
 
@@ -100,6 +100,22 @@ def test_a_document_is_read_again_as_the_same_job(text: str) -> None:
     assert read_job(json.dumps(job.document())).job == job
     assert TrainingJob.model_validate_json(job.model_dump_json()) == job
     assert job_from_document(job) is job
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        "",
+        "array: {parameters: {lr: [0.1, 1e-5], n: 1..3}, at_most: 2}",
+        "array: {members: [{a: x}]}",
+    ],
+)
+def test_a_job_file_that_is_written_anew_says_the_same(array: str) -> None:
+    read = read_job(f"{FULL}\n{array}\n")
+    again = read_job(job_text(read.job, read.array))
+    nobodys = {"owner": "", "team": "default"}  # the token says whose it is
+    assert again.job == read.job.model_copy(update=nobodys)
+    assert again.array == read.array
 
 
 @pytest.mark.parametrize("group", ["resources", "training", "dataset", "env", "ports", "outputs"])
