@@ -29,6 +29,7 @@ VIEWS = (
     "#/arrays/sweep",
     "#/new",
     "#/new/w5",
+    f"#/compare?runs={RUNNING},{ENDED}",
     "#/usage",
 )
 Open = Callable[..., Page]
@@ -290,3 +291,31 @@ def test_a_new_job_begins_as_an_earlier_run_or_as_a_file(opened: Open, tmp_path:
     text.fill(f"name: of-a-file\nimage: '{HOSTILE}'\ncommand: [a]\n")
     expect(told).to_contain_text("image")
     assert tab.locator("img").count() == 0
+
+
+def test_runs_are_found_by_name_and_state_and_the_address_keeps_that(opened: Open) -> None:
+    tab = opened("#/runs?mine=false")
+    listed = tab.get_by_role("table", name="Runs")
+    expect(listed).to_contain_text("trained")
+    tab.get_by_label("Name contains").press_sequentially("train", delay=50)
+    expect(tab).to_have_url(re.compile(r"#/runs\?mine=false&name=train$"))
+    expect(listed.get_by_role("row")).to_have_count(2)
+    expect(tab.get_by_label("Name contains")).to_be_focused()
+    tab.wait_for_timeout(6_000)  # drawn anew meanwhile
+    expect(tab.get_by_label("Name contains")).to_have_value("train")
+    tab.get_by_label("State").select_option("Failed")
+    expect(tab.locator("main")).to_contain_text("No run is like that.")
+    tab.reload()
+    expect(tab.get_by_label("State")).to_have_value("Failed")
+
+
+def test_runs_are_compared_in_one_picture(opened: Open) -> None:
+    tab = opened("#/runs?mine=false")
+    for run in (RUNNING, ENDED):
+        tab.locator(f"#compare-{run}").check()
+    tab.get_by_role("link", name="Compare 2 runs").click()
+    table = tab.get_by_role("table", name="Runs compared")
+    for row in ("state", "took", "host memory, peak", "loss, last"):
+        expect(table.get_by_role("cell", name=row, exact=True)).to_be_visible()
+    assert table.get_by_role("columnheader").count() == 3
+    expect(tab.get_by_role("img", name=re.compile("loss|brave")).first).to_be_visible()

@@ -4,8 +4,7 @@ import { MOST_ROWS } from "./ahead.js";
 import { get } from "./api.js";
 import { multiples } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
-import { tone } from "./runs.js";
-import { NOT_KNOWN, clock, duration, metric as shown } from "./words.js";
+import { NOT_KNOWN, clock, duration, metric as shown, tone } from "./words.js";
 
 const CURVES_EVERY_MS = 30_000;
 let kept = { array: "" };

@@ -29,16 +29,21 @@ export function table(caption, columns, rows, empty) {
 
 export const runLink = (id, name) => h("a", { href: `#/runs/${id}`, id: `to-${id}` }, name);
 
-// What is focused stays focused when a view is drawn anew.
+// What is focused stays focused when a view is drawn anew, and what is typed stays typed.
 export function redraw(place, ...children) {
-  const focused = document.activeElement?.id;
+  const focused = document.activeElement;
+  const typed = focused?.type === "search" ? [focused.value, focused.selectionStart] : null;
   const scrolled = new Map([...place.querySelectorAll("[data-keep]")].map((each) =>
     [each.dataset.keep, each.scrollTop + each.clientHeight >= each.scrollHeight - 4 ? Infinity : each.scrollTop]));
   place.replaceChildren(...children.flat().filter(Boolean));
   for (const each of place.querySelectorAll("[data-keep]")) {
     each.scrollTop = Math.min(scrolled.get(each.dataset.keep) ?? Infinity, each.scrollHeight);
   }
-  if (focused && document.activeElement?.id !== focused) {
-    document.getElementById(focused)?.focus({ preventScroll: true });
+  if (!focused?.id || document.activeElement?.id === focused.id) return;
+  const again = document.getElementById(focused.id);
+  again?.focus({ preventScroll: true });
+  if (again && typed) {
+    [again.value] = typed;
+    again.setSelectionRange(typed[1], typed[1]);
   }
 }

@@ -87,23 +87,33 @@ export function timeline(running, queue) {
 }
 
 // One metric over time.
-export function curve(name, points) {
+export const curve = (name, points) => overlay(name, [{ label: "", points }]);
+
+// One metric of some runs over time, in one picture.
+export function overlay(name, members) {
   const W = 420; const H = 150; const L = 52;
-  const stride = Math.ceil(points.length / 400);
-  const seen = points.filter((_, at) => at % stride === 0 || at === points.length - 1);
-  const values = seen.map(([, value]) => value);
-  const low = Math.min(...values); const high = Math.max(...values);
+  const told = members.map((each, at) => ({ ...each, at })).filter((each) => each.points.length);
+  const every = told.flatMap((each) => each.points);
+  const values = every.map(([, value]) => value);
+  const low = values.reduce((a, b) => Math.min(a, b)); const high = values.reduce((a, b) => Math.max(a, b));
   const span = high - low || Math.abs(high) || 1;
-  const end = seen[seen.length - 1][0] || 1;
+  const end = every.reduce((most, [t]) => Math.max(most, t), 0) || 1;
   const x = (t) => L + ((W - L - 8) * t) / end;
   const y = (value) => H - 24 - ((H - 40) * (value - (high === low ? low - span / 2 : low))) / span;
+  const drawn = ({ points, at }) => {
+    const stride = Math.ceil(points.length / 400);
+    const seen = points.filter((_, number) => number % stride === 0 || number === points.length - 1);
+    return svg("polyline", { class: `curve of-${at}`, points: seen.map(([t, value]) => `${x(t).toFixed(1)},${y(value).toFixed(1)}`).join(" ") });
+  };
+  const said = told.map(({ label, points }) => `${label || name}: from ${shown(points[0][1])} to ${shown(points[points.length - 1][1])}`);
   return h("figure", { class: "card" }, h("figcaption", {}, name),
-    svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${name}: from ${shown(values[0])} to ${shown(values[values.length - 1])}` },
+    svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": said.join("; ") },
       [low, high].map((value) => svg("g", {}, svg("line", { class: "grid", x1: L, x2: W - 8, y1: y(value), y2: y(value) }),
         svg("text", { class: "soft", x: L - 6, y: y(value) + 4, "text-anchor": "end" }, shown(value)))),
       svg("text", { class: "soft", x: L, y: H - 6 }, "0 s"),
-      svg("text", { class: "soft", x: W - 8, y: H - 6, "text-anchor": "end" }, duration(end)),
-      svg("polyline", { class: "curve", points: seen.map(([t, value]) => `${x(t).toFixed(1)},${y(value).toFixed(1)}`).join(" ") })));
+      svg("text", { class: "soft", x: W - 8, y: H - 6, "text-anchor": "end" }, duration(end)), told.map(drawn)),
+    told.length > 1 ? h("ul", { class: "legend" }, told.map(({ label, at }) => h("li", {},
+      svg("svg", { viewBox: "0 0 24 8", "aria-hidden": "true" }, svg("line", { class: `curve of-${at}`, x1: 0, x2: 24, y1: 4, y2: 4 })), label))) : null);
 }
 
 // One metric of many runs, each in a picture of its own, all on the same scales.

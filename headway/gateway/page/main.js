@@ -1,6 +1,7 @@
 // Which view is shown, and that it stays up to date.
 
 import { arrayView } from "./array.js";
+import { compareView } from "./compare.js";
 import { redraw, h } from "./dom.js";
 import { newView } from "./new.js";
 import { runView } from "./run.js";
@@ -15,13 +16,16 @@ let round = 0;
 let seenAt = null;
 
 function chosen() {
-  const [, name, id] = location.hash.split("/");
+  const [path, query] = location.hash.split("?");
+  const [, name, id] = path.split("/");
+  const asked = new URLSearchParams(query);
   if (/^[0-9A-Za-z-]{1,64}$/.test(id ?? "")) {
     if (name === "runs") return ["#/runs", (place) => runView(place, id)];
     if (name === "arrays") return ["#/runs", (place) => arrayView(place, id)];
     if (name === "new") return ["#/new", (place) => newView(place, id)];
   }
-  if (name === "runs") return ["#/runs", runsView];
+  if (name === "runs") return ["#/runs", (place) => runsView(place, asked)];
+  if (name === "compare") return ["#/runs", (place) => compareView(place, asked)];
   if (name === "new") return ["#/new", newView];
   if (name === "usage") return ["#/usage", usageView];
   return ["#/", siteView];
@@ -62,5 +66,8 @@ function told() {
 }
 
 setInterval(told, 1000);
-addEventListener("hashchange", () => { main.focus({ preventScroll: true }); scrollTo(0, 0); show(false); });
+addEventListener("hashchange", ({ oldURL, newURL }) => {
+  if (oldURL.split("?")[0] !== newURL.split("?")[0]) { main.focus({ preventScroll: true }); scrollTo(0, 0); }
+  show(false);
+});
 show(false);

@@ -3,9 +3,8 @@
 import { Refused, get, log, picture, post } from "./api.js";
 import { curve } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
-import { tone } from "./runs.js";
 import { ways, waysTable } from "./ways.js";
-import { NOT_KNOWN, clock, duration, number, size, start } from "./words.js";
+import { NOT_KNOWN, clock, duration, number, size, start, tone } from "./words.js";
 
 const MOST_PICTURES = 6;
 const LARGEST_PICTURE = 4 * 1024 * 1024;

@@ -45,3 +45,5 @@ export function start(view) {
     ? ` (${clock(view.earliest_start_at)} to ${clock(view.latest_start_at)})` : "";
   return `about ${clock(view.expected_start_at)}${around}`;
 }
+
+export const tone = (state) => (state === "Completed" ? "good" : ["Failed", "Crashed", "TimedOut"].includes(state) ? "bad" : "");
