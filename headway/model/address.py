@@ -11,7 +11,7 @@ from headway.model.job_rules import SECRET_TEXT
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]{0,31})://(.*)")
 _LOCAL_SCHEMES = frozenset({"file", "local"})
-SCHEMES = ("http", "https", "s3", "gs", "gcs", "az", "abfs", "abfss")
+SCHEMES = ("http", "https", "s3", "gs", "gcs", "az", "abfs", "abfss", "sftp", "hf")
 """Storage that a job may name. What fsspec knows beyond these opens other machines'
 services, or wraps one address in another."""
 UPLOADED = "headway"

@@ -1,7 +1,8 @@
-"""Storages of objects: which credentials an address is read with, and what is the site's store.
+"""Storages: which credentials an address is read with, and what is the site's store.
 
 Every spelling of an address that leads to one place is one place here: the schemes of one
-storage, and Azure's account before the container, behind it, or not said.
+storage, Azure's account before the container, behind it, or not said, and revisions at Hugging
+Face.
 """
 
 import json
@@ -15,19 +16,25 @@ ANONYMOUS = "anonymous"
 """In the place of a Secret block's name: read without credentials."""
 _STORAGES = {
     "s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az",
+    "sftp": "sftp", "hf": "hf",
 }  # fmt: skip
 _WITHOUT: Mapping[str, dict[str, Any]] = {
     "s3": {"anon": True}, "gs": {"token": "anon"}, "az": {"anon": True},
+    "hf": {"token": False},
 }  # fmt: skip
 """fsspec's options for reading without credentials."""
+_HUB_KINDS = frozenset({"datasets", "spaces", "buckets"})
+"""What repositories of Hugging Face's hub are; an address without one of them is a model's."""
+_OF_SFTP = frozenset({"username", "host_key", "private_key", "password"})
 _AZURE_HOST = re.compile(r"^([a-z0-9]+)(\.z[0-9]+)?\.(dfs|blob)\.core\.[a-z.]+$")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """A bucket or container, or what lies below a key in it."""
+    """A bucket, container, server or kind of repository, or what lies below a key in it."""
 
     storage: str
+    """Also the extra of headway's with what reads it."""
     account: str
     """Azure's; empty where the address has none."""
     bucket: str
@@ -35,7 +42,7 @@ class ObjectPlace:
 
     @classmethod
     def of(cls, uri: str) -> "ObjectPlace | None":
-        """The place of *uri*; None for what is in no storage of objects.
+        """The place of *uri*; None for what is in no such storage.
 
         Raises:
             ValueError: What it means differs from storage to storage.
@@ -53,6 +60,14 @@ class ObjectPlace:
             if "." in bucket and key:  # an account's host: containers have no dots
                 bucket, account = key.pop(0).lower(), bucket
             account = _AZURE_HOST.sub(r"\1", account)
+        elif storage == "sftp":
+            if "@" in bucket:
+                raise ValueError("give its address without a user, whom its Secret block names")
+            bucket = bucket.lower()
+        elif storage == "hf":
+            if bucket not in _HUB_KINDS:
+                bucket, key = "models", [bucket, *key]
+            key = [part.partition("@")[0] for part in key[:2]] + key[2:]
         return cls(storage, account, bucket, tuple(key))
 
     def holds(self, other: "ObjectPlace") -> bool:
@@ -75,11 +90,16 @@ class ObjectPlace:
             ValueError: No options are in the value.
         """
         if value is None:
+            if self.storage not in _WITHOUT:
+                raise ValueError("no Secret block is named for its server: an operator does so")
             return _WITHOUT[self.storage]
         with suppress(ValueError):
             value = json.loads(value) if isinstance(value, str) else value
         if not isinstance(value, dict) or not value:
             raise ValueError('its block has to have JSON such as {"key": "…", "secret": "…"}')
+        if self.storage == "sftp" and not {"username", "host_key"} <= value.keys() <= _OF_SFTP:
+            asked = '{"username": "…", "host_key": "ssh-ed25519 …", "private_key": "…"}'
+            raise ValueError(f"its block has to have JSON such as {asked}")
         # Without a token gcsfs would look for credentials of the machine.
         return {**_WITHOUT["gs"], **value} if self.storage == "gs" else value
 

@@ -16,12 +16,14 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
+from urllib.parse import urlsplit
 
 from headway.model.address import local_path
+from headway.model.object_place import ObjectPlace
 from headway.staging.errors import SourceChanged, SourceMissing, SourceUnreachable
 from headway.staging.rules import Network, SourceRules, closed_address
 from headway.staging.source import CHUNK_BYTES, Source, inspect, reading
@@ -39,11 +41,12 @@ def main(parent: Connection) -> None:
         asked = json.loads(parent.recv_bytes())
         uri, rules, user = asked["uri"], SourceRules.read(asked["rules"]), asked["user"]
         try:
-            web = _prepare(uri, rules)
+            made = _prepare(uri, rules)
             options = asked["options"]
             with reading(uri):
                 become(user)
-            _answer(parent, lambda: inspect(uri, rules, web() if web else None, options), rules)
+                file_system = made(options) if made else None
+            _answer(parent, lambda: inspect(uri, rules, file_system, options), rules)
         except (SourceMissing, SourceUnreachable, SourceChanged) as error:
             _send(parent, {"error": type(error).__name__, "cause": error.cause})
 
@@ -96,8 +99,11 @@ def become(user: tuple[int, int] | None) -> None:
 # --- what must be imported while headway's own files can be read ---
 
 
-def _prepare(uri: str, rules: SourceRules) -> Callable[[], Any] | None:
-    """Import what *uri* needs; gives the web's file system where it is an address of the web."""
+def _prepare(uri: str, rules: SourceRules) -> Callable[[Mapping[str, Any]], Any] | None:
+    """Import what *uri* needs.
+
+    Gives what makes its file system of its options, where fsspec alone does not.
+    """
     if local_path(uri) is not None:
         return None
     codecs.lookup("idna")
@@ -107,11 +113,45 @@ def _prepare(uri: str, rules: SourceRules) -> Callable[[], Any] | None:
     from fsspec import get_filesystem_class  # noqa: PLC0415 - not for local files
 
     with reading(uri):
-        get_filesystem_class(scheme)
+        place = ObjectPlace.of(uri)
+        try:
+            if scheme == "sftp":
+                return _sftp(uri)
+            get_filesystem_class(scheme)
+        except ImportError:
+            extra = scheme if place is None else place.storage
+            cause = f"its node lacks what reads {scheme}://: pip install 'headway[{extra}]' there"
+            raise SourceMissing(uri, cause) from None
     return None
 
 
-def _web(rules: SourceRules) -> Callable[[], Any]:
+def _sftp(uri: str) -> Callable[[Mapping[str, Any]], Any]:
+    """A server of SFTP, which shows the key that the block of its credentials has."""
+    import asyncssh  # noqa: PLC0415 - a third of a second of imports
+    from sshfs import SSHFileSystem  # noqa: PLC0415
+
+    def connect(options: Mapping[str, Any]) -> Any:
+        address = urlsplit(uri)
+        key = options.get("private_key")
+        known = asyncssh.import_public_key(options["host_key"])
+        return SSHFileSystem(
+            address.hostname,
+            port=address.port or 22,
+            username=options["username"],
+            password=options.get("password"),
+            client_keys=[asyncssh.import_private_key(key)] if key else None,
+            known_hosts=([known], [], []),
+            # Nothing of the machine's own.
+            agent_path=None,
+            config=None,
+            connect_timeout=_CONNECT_S,
+            skip_instance_cache=True,
+        )
+
+    return connect
+
+
+def _web(rules: SourceRules) -> Callable[[Mapping[str, Any]], Any]:
     """The web by fsspec, which connects to no address that *rules* close."""
     import aiohttp  # noqa: PLC0415 - 0.3 s of imports
     from fsspec.implementations.http import HTTPFileSystem  # noqa: PLC0415
@@ -144,7 +184,7 @@ def _web(rules: SourceRules) -> Callable[[], Any]:
                     raise SourceMissing(url, _REFUSED.format(refused[-1])) from None
                 raise
 
-    return lambda: Web(get_client=client, skip_instance_cache=True)
+    return lambda _: Web(get_client=client, skip_instance_cache=True)
 
 
 def _networks(hosts: tuple[str, ...]) -> tuple[Network, ...]:

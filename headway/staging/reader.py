@@ -42,6 +42,7 @@ _NONE_OF_THE_MACHINES = {
     "HOME": "/nonexistent",  # ~/.aws, ~/.config/gcloud, ~/.azure, ~/.config/fsspec
     "AWS_EC2_METADATA_DISABLED": "true",
     "NO_GCE_CHECK": "true",
+    "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # gRPC, which asks elsewhere than endpoint_url
     "OMP_NUM_THREADS": "1",  # one core, and it may be forbidden to start threads
     "OPENBLAS_NUM_THREADS": "1",
 }

@@ -113,14 +113,17 @@ class Source:
 
 
 def inspect(
-    uri: str, rules: SourceRules, web: Any = None, options: Mapping[str, Any] = MappingProxyType({})
+    uri: str,
+    rules: SourceRules,
+    file_system: Any = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Source:
     """What is at *uri* now.
 
     Args:
         uri: As `headway.model.address` allows it.
         rules: What may be read.
-        web: fsspec's file system for http and https.
+        file_system: fsspec's, where its options alone do not make it.
         options: What fsspec is given for any other storage: its credentials.
 
     Raises:
@@ -132,8 +135,9 @@ def inspect(
         path = local_path(uri)
         if path is not None:
             return _inspect_local(uri, Path(path), rules)
-        file_system, place = (web, uri) if web is not None else url_to_fs(uri, **options)
-        return _inspect_remote(uri, file_system, place)
+        if file_system is None:
+            return _inspect_remote(uri, *url_to_fs(uri, **options))
+        return _inspect_remote(uri, file_system, file_system._strip_protocol(uri))  # noqa: SLF001
 
 
 def nothing_at(uri: str, user: str = "") -> bool:
@@ -294,6 +298,8 @@ def _inspect_remote(uri: str, file_system: Any, path: str) -> Source:
             for name, info in file_system.find(path, detail=True).items()
             if not name.endswith("/") or info.get("size")
         }
+        if link := next((n for n, info in found.items() if info.get("type") == "link"), ""):
+            raise SourceMissing(uri, f"{PurePosixPath(link).name} in it is a symbolic link")
         prefix = path.rstrip("/") + "/"
         named = {_relative(uri, name, prefix): info for name, info in found.items()}
         _check_apart(uri, named, len(found))
@@ -301,7 +307,7 @@ def _inspect_remote(uri: str, file_system: Any, path: str) -> Source:
         named = {_relative(uri, PurePosixPath(path).name or "data", ""): root}
     ordered = sorted(named.items(), key=lambda entry: entry[0].encode("utf-8", "surrogateescape"))
     stamps = [[name, *(str(info.get(stamp)) for stamp in _STAMPS)] for name, info in ordered]
-    if not is_directory:
+    if not is_directory and "mtime" not in root:  # else it may have the time of the last reading
         stamps.append(["ukey", file_system.ukey(path)])
     return Source(
         uri=uri,

@@ -1,10 +1,18 @@
 """Data of a storage of objects, read with the credentials that are named for it and no other."""
 
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import asyncssh
 import boto3
+import httpx
 import pytest
+from gcp_storage_emulator.server import create_server
 from pydantic import SecretStr
 
 from headway.clock import SystemClock
@@ -13,12 +21,13 @@ from headway.model.job_parts import Dataset
 from headway.settings import Settings
 from headway.site import Site
 from headway.staging.cache import DataCache
-from headway.staging.errors import SourceMissing
+from headway.staging.errors import SourceMissing, SourceUnreachable
 from headway.staging.reader import Credentials, UserReader
 from headway.units import MIB
 from tests.ports.staging import MemoryIndex
 from tests.support.postgresql import with_ledger
 from tests.support.s3 import BUCKET
+from tests.support.site import free_port
 
 LAB = "lab-data"
 STORE = f"s3://{BUCKET}/site"
@@ -45,7 +54,9 @@ def stage(tmp_path: Path, uri: str, rules: dict[str, str], secret: Any = None) -
     reader = UserReader(credentials=Credentials(rules, STORE, asked.__getitem__))
     cache = DataCache(tmp_path / "cache", 100 * MIB, MemoryIndex(), node="n", reader=reader)
     staged = cache.stage(Dataset(uri=uri), "r", progress=lambda done, total: None)
-    return b"".join(each.read_bytes() for each in staged.path.rglob("*") if each.is_file())
+    return b"".join(
+        each.read_bytes() for each in (staged.path, *staged.path.rglob("*")) if each.is_file()
+    )
 
 
 def test_a_bucket_is_read_with_what_is_named_for_it(tmp_path: Path, site_keys: Any) -> None:
@@ -59,6 +70,111 @@ def test_the_sites_store_is_data_to_nobody(tmp_path: Path, site_keys: Any, uri: 
     """Also where somebody has named credentials for it."""
     with pytest.raises(SourceMissing, match="headway outputs"):
         stage(tmp_path, uri, {f"s3://{BUCKET}": "lab-s3"}, {"key": "k", "secret": "s", **site_keys})
+
+
+@dataclass(frozen=True)
+class Server:
+    """One that speaks SFTP, and lets in who has this key."""
+
+    uri: str
+    block: Mapping[str, str]
+
+
+@pytest.fixture
+def sftp(tmp_path: Path) -> Iterator[Server]:
+    folder = tmp_path / "served/sets/below"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_bytes(b"a,b\n" * 1_000_000)
+    own, theirs = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    keys = asyncssh.import_authorized_keys(theirs.export_public_key().decode())
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever)
+    thread.start()
+
+    async def listen() -> asyncssh.SSHAcceptor:
+        def files(channel: Any) -> asyncssh.SFTPServer:
+            return asyncssh.SFTPServer(channel, chroot=str(tmp_path / "served").encode())
+
+        return await asyncssh.listen(
+            "127.0.0.1", 0, server_host_keys=[own], authorized_client_keys=keys, sftp_factory=files
+        )
+
+    async def end() -> None:
+        listening.close()
+        await listening.wait_closed()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    listening = asyncio.run_coroutine_threadsafe(listen(), loop).result(30)
+    block = {
+        "username": "ada",
+        "private_key": theirs.export_private_key().decode(),
+        "host_key": own.export_public_key().decode(),
+    }
+    yield Server(f"sftp://127.0.0.1:{listening.get_port()}", block)
+    asyncio.run_coroutine_threadsafe(end(), loop).result(30)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_a_server_of_sftp_is_read_with_the_key_that_is_named_for_it(
+    sftp: Server, tmp_path: Path
+) -> None:
+    rules = {sftp.uri: "lab-s3"}
+    for path in ("sets", "sets/below/a.csv"):
+        assert stage(tmp_path, f"{sftp.uri}/{path}", rules, sftp.block) == b"a,b\n" * 1_000_000
+    with pytest.raises(SourceMissing, match="No such file"):
+        stage(tmp_path, f"{sftp.uri}/none", rules, sftp.block)
+    (tmp_path / "served/sets/link").symlink_to("below")
+    with pytest.raises(SourceMissing, match="link in it is a symbolic link"):
+        stage(tmp_path, f"{sftp.uri}/sets", rules, sftp.block)
+
+
+def test_no_server_of_sftp_is_spoken_to_but_the_one_that_an_operator_names(
+    sftp: Server, tmp_path: Path
+) -> None:
+    rules, other = {sftp.uri: "lab-s3"}, asyncssh.generate_private_key("ssh-ed25519")
+    with pytest.raises(SourceMissing, match="no Secret block is named"):
+        stage(tmp_path, f"{sftp.uri}/sets", {})
+    unknown = {**sftp.block, "host_key": other.export_public_key().decode()}
+    with pytest.raises(SourceUnreachable, match=r"[Hh]ost key"):
+        stage(tmp_path, f"{sftp.uri}/sets", rules, unknown)
+    strange = {**sftp.block, "private_key": other.export_private_key().decode()}
+    with pytest.raises((SourceMissing, SourceUnreachable), match="Permission denied"):
+        stage(tmp_path, f"{sftp.uri}/sets", rules, strange)
+    unreadable = {**sftp.block, "private_key": "of-the-team-alone"}
+    with pytest.raises((SourceMissing, SourceUnreachable)) as raised:
+        stage(tmp_path, f"{sftp.uri}/sets", rules, unreadable)
+    assert "of-the-team-alone" not in str(raised.value)
+
+
+def test_a_bucket_of_googles_is_read(tmp_path: Path) -> None:
+    server = create_server("127.0.0.1", port := free_port(), in_memory=True, default_bucket="lab")
+    server.start()
+    try:
+        url = f"http://127.0.0.1:{port}"
+        named = {"uploadType": "media", "name": "sets/a.csv"}
+        httpx.post(f"{url}/upload/storage/v1/b/lab/o", params=named, content=b"a,b\n")
+        rules, block = {"gs://lab": "lab-s3"}, {"endpoint_url": url, "project": "lab"}
+        assert stage(tmp_path, "gs://lab/sets", rules, block) == b"a,b\n"
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("uri", "extra", "package"),
+    [("abfs://lab/sets", "az", "adlfs"), ("hf://datasets/lab/sets", "hf", "huggingface_hub")],
+)
+def test_what_nothing_reads_here_says_what_does(
+    tmp_path: Path, uri: str, extra: str, package: str
+) -> None:
+    if find_spec(package) is not None:
+        pytest.skip(f"{package} is installed")
+    with pytest.raises(SourceMissing, match=rf"pip install 'headway\[{extra}\]'"):
+        stage(tmp_path, uri, {})
 
 
 def test_a_store_in_a_folder_is_data_to_nobody(

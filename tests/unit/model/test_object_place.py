@@ -10,6 +10,9 @@ RULES = {
     "gs://lab/sets": "lab-gs",
     "az://sets": "lab-az",
     "az://sets/open": "anonymous",
+    "sftp://Data.example.org:2222/sets": "lab-sftp",
+    "hf://datasets/lab": "lab-hf",
+    "hf://lab/model": "model-hf",
     "abfs://own@lab.dfs.core.windows.net/a": "own-az",
 }
 
@@ -39,6 +42,13 @@ def place(uri: str) -> ObjectPlace:
         ("abfss://own@lab.dfs.core.windows.net/a/b", "own-az"),
         ("abfss://lab.dfs.core.windows.net/own/a", "own-az"),
         ("az://own/a", None),
+        ("sftp://data.example.org:2222/sets/a", "lab-sftp"),
+        ("sftp://data.example.org/sets/a", None),
+        ("sftp://data.example.org:2222/other", None),
+        ("hf://datasets/lab/sets@v1.0/a.parquet", "lab-hf"),
+        ("hf://lab/model@main/weights", "model-hf"),
+        ("hf://datasets/other/sets", None),
+        ("hf://lab/other", None),
     ],
 )
 def test_the_narrowest_rule_names_the_credentials(uri: str, block: str | None) -> None:
@@ -49,6 +59,20 @@ def test_the_narrowest_rule_names_the_credentials(uri: str, block: str | None) -
 def test_an_address_of_two_meanings_is_refused(uri: str) -> None:
     with pytest.raises(ValueError, match="without //"):
         ObjectPlace.of(uri)
+
+
+def test_credentials_for_a_server_are_named_and_whole() -> None:
+    with pytest.raises(ValueError, match="without a user"):
+        ObjectPlace.of("sftp://ada@data.example.org/sets")
+    server = place("sftp://data.example.org/sets")
+    with pytest.raises(ValueError, match="no Secret block is named"):
+        server.options(None)
+    named = {"username": "ada", "host_key": "ssh-ed25519 AAAA", "password": "x"}
+    assert server.options(named) == named
+    for wrong in ({"username": "ada", "password": "x"}, {**named, "known_hosts": None}):
+        with pytest.raises(ValueError, match="host_key"):
+            server.options(wrong)
+    assert place("hf://datasets/lab/sets").options(None) == {"token": False}
 
 
 @pytest.mark.parametrize("uri", ["/data/a", "https://example.org/a", "headway://set"])
