@@ -88,6 +88,9 @@ bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over 
 terminal: $(DEV) ## record the terminal of the README anew: docs/terminal.svg
 	$(BIN)/python benchmarks/terminal.py
 
+pictures: $(DEV) ## take the pictures of docs/page.md anew
+	$(BIN)/python benchmarks/pictures.py
+
 zoo: $(DEV)      ## public programs as they are, on the site that is up here (benchmarks/zoo.py); hours
 	$(BIN)/python benchmarks/zoo.py $(ZOO)
 

@@ -10,13 +10,13 @@ export function ways(options) {
   const until = (each) => each.runtime_s + (each.wait_s ?? 0);
   const most = (values) => Math.max(...values, 0) || 1;
   const cost = plane("Cost over the time until its end", most(told.map(until)), most(told.map((each) => each.cost ?? 0)), duration, shown);
-  const gpus = plane("Times as fast as one GPU", most(faster.map((each) => each.gpus)), most(faster.map((each) => each.gpus)), shown, shown);
+  const gpus = plane("Times as fast as one GPU; dashed: perfect scaling", most(faster.map((each) => each.gpus)), most(faster.map((each) => each.gpus)), shown, shown);
   const point = (at, each, x, y, said) => svg("g", {}, svg("title", {}, said),
     svg("circle", { class: each.within ? (each.pareto ? "own" : "promised") : "strangers", cx: at.x(x), cy: at.y(y), r: each.chosen ? 6 : 4 }));
   const front = told.filter((each) => each.pareto).map((each) => [until(each), each.cost ?? 0]).sort((a, b) => a[0] - b[0]);
   const line = (at, points, kind) => svg("polyline", { class: kind, points: points.map(([x, y]) => `${at.x(x).toFixed(1)},${at.y(y).toFixed(1)}`).join(" ") });
   return h("div", { class: "two" },
-    cost.drawn(line(cost, front, "curve"), told.map((each) => point(cost, each, until(each), each.cost ?? 0,
+    !told.some((each) => each.cost) ? null : cost.drawn(line(cost, front, "curve"), told.map((each) => point(cost, each, until(each), each.cost ?? 0,
       `${wayName(each)}: ${duration(until(each))}, costs ${shown(each.cost)}`))),
     faster.length ? gpus.drawn(line(gpus, [[0, 0], [gpus.right, gpus.right]], "curve even"), faster.map((each) => point(gpus, each, each.gpus, each.speed_up,
       `${wayName(each)}: ${shown(each.speed_up)} times as fast as one`))) : null);
@@ -45,7 +45,7 @@ export function waysTable(options) {
   duration(each.wait_s), number(each.cost, 2), each.speed_up === null ? NOT_KNOWN : number(each.speed_up), size(each.host_memory_bytes),
   each.gpus ? (each.whole_gpus ? "whole" : size(each.gpu_memory_bytes)) : NOT_KNOWN, each.basis ?? ""]);
   return h("div", {},
-    h("p", { class: "soft" }, "→ chosen, * no other is both as fast and as cheap, ! above the budget, after the deadline, or a size that the job does not allow; the dashed line is perfect scaling."),
+    h("p", { class: "soft" }, "→ chosen, * no other is both as fast and as cheap, ! above the budget, after the deadline, or a size that the job does not allow."),
     table("Ways to run it", [["choice"], ["on", "name"], ["takes (80 %)"], ["waits", "n"], ["costs", "n"], ["times one GPU", "n"], ["host memory", "n"],
       ["of each GPU", "n"], ["rests on", "wide"]], rows, "No node of the site that takes runs could hold it."));
 }
