@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -39,6 +40,11 @@ Open = Callable[..., Page]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = site_in(tmp_path_factory.mktemp("site"))
     populate(site.ledger)
+    for each in site.ledger.nodes.all():
+        priced = replace(each.node, gpu_price_per_hour=2.0)
+        site.ledger.nodes.register(priced, boot_id="boot", worker_token=each.node.name)
+        assert each.reading is not None
+        site.ledger.nodes.heartbeat(each.node.name, each.node.name, each.reading)
     job = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
     for run_id, name, team in (("w3", HOSTILE, "t"), ("w4", "canary", "others")):
         enqueue(site.ledger, run_id, job, name=name, team=team, submitted_at=site.ledger.now())
@@ -257,9 +263,9 @@ def test_a_new_job_says_what_it_would_take_while_it_is_typed(opened: Open) -> No
     assert tab.locator("[aria-invalid]").count() == 0
     tab.get_by_label("Runs with other values").fill("lr: [0.1, 0.01]\nseed: 1..3")
     expect(told).to_contain_text("6 runs; of the first:")
-    tab.get_by_label("Budget").fill("1")  # nothing has a price here
+    tab.get_by_label("Budget").fill("1000")
     expect(told).to_contain_text(re.compile("([1-9]) of \\1 ways keep to budget and deadline"))
-    tab.get_by_label("Ends within hours").fill("0.01")
+    tab.get_by_label("Budget").fill("0.01")
     expect(told).to_contain_text(re.compile("0 of [1-9] ways keep to budget and deadline"))
     with tab.expect_download() as saved:
         tab.get_by_role("button", name="Save as a job file").click()
