@@ -9,6 +9,7 @@ from headway.ledger import Ledger
 from headway.model.array import Array
 from headway.model.notice import LONG_WAIT_S, NoticeKind
 from headway.model.run import Exit, ExitKind, Measurement
+from headway.policy.settings import LINE
 from tests.support.fence import fence_of
 from tests.support.on_ledger import enqueue, granted, join
 
@@ -123,3 +124,37 @@ def test_why_it_was_not_sent_is_kept(ledger: Ledger) -> None:
     (notice,) = ledger.notices.take()
     ledger.notices.not_sent(notice, "ConnectError: nobody answers")
     assert [each.error for each in ledger.notices.of_run("r1")] == ["ConnectError: nobody answers"]
+
+
+def test_a_teams_tracker_is_told_of_each_end_until_it_has_taken_it(ledger: Ledger) -> None:
+    ledger.settings.put(LINE, {"teams": {"t": {"tracker": "headway-mlflow/t"}}})
+    for run_id in ("r1", "r2"):
+        started(ledger, run_id, notify=None)
+        ended(ledger, run_id)
+    array = ledger.arrays.add(
+        JOB, Array({"seed": (1,)}), name="sweep", owner="me", team="t", pool="gpu",
+        queue="default", key=None, submitted_at=ledger.now(),
+    )  # fmt: skip
+    assert ledger.arrays.join(array.array_id, 1, "m1") is not None
+    granted(ledger, "m1")
+    ended(ledger, "m1")
+    assert [block for _, _, block in taken(ledger)] == ["slack-webhook/v"]  # of the array
+    due = ledger.notices.untracked("gpu", [])
+    assert [each.run_id for each in due] == ["r1", "r2", "m1"]
+    assert ledger.notices.untracked("other", []) == []
+    assert ledger.notices.untracked("gpu", ["headway-mlflow/t"]) == []
+    assert ledger.notices.behind() == []
+    ledger.notices.tracked(due[0])
+    ledger.notices.tracked(due[2], "400: never")
+    ledger.notices.not_sent(due[1], "ConnectError")
+    assert [each.run_id for each in ledger.notices.untracked("gpu", [])] == ["r2"]
+    assert [(each.run_id, each.error) for each in ledger.notices.behind()] == [
+        ("r2", "ConnectError")
+    ]
+
+
+def test_a_team_without_a_tracker_has_none(ledger: Ledger) -> None:
+    ledger.settings.put(LINE, {"teams": {"other": {"tracker": "headway-mlflow/other"}, "t": {}}})
+    started(ledger, "r1", notify=None)
+    ended(ledger, "r1")
+    assert ledger.notices.of_run("r1") == []

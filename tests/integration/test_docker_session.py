@@ -202,6 +202,20 @@ def test_ssh_scp_and_rsync_reach_a_run(ssh_into: Ssh, tmp_path: Path) -> None:
         assert back.stat().st_mode == (tree / name).stat().st_mode
 
 
+def test_the_sample_does_what_it_says(ssh_into: Ssh, tmp_path: Path) -> None:
+    (tmp_path / "sent").mkdir()
+    for name in ("a", "b", "c"):
+        (tmp_path / "sent" / name).touch()
+    (tmp_path / "here").mkdir()
+    run = ssh_into.host.removesuffix(".headway")
+    done = subprocess.run(
+        ["sh", ROOT / "samples/tools/by_ssh.sh", run, tmp_path / "sent"], cwd=tmp_path / "here",
+        env=ssh_into.env | {"PATH": f"{BIN}:{ssh_into.env['PATH']}"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout.strip(), done.returncode) == ("3", 0), done.stderr
+
+
 def test_ssh_forwards_a_port_and_takes_what_it_started_along(ssh_into: Ssh) -> None:
     host = ssh_into.host
     serves = "echo up; exec python -m http.server --bind 127.0.0.1 8765 --directory /etc"
