@@ -29,7 +29,15 @@ def load_traces(site: Site) -> list[Trace]:
     if not shared:
         return found
     # Everybody's tell everybody; that they are theirs bounds what they count for.
-    return [replace(t, team="", owner=f"{t.owner} of {t.team}" if t.team else "") for t in found]
+    return [
+        replace(
+            t,
+            team="",
+            owner=f"{t.owner} of {t.team}" if t.team else "",
+            beside=tuple(replace(each, team="") for each in t.beside),
+        )
+        for t in found
+    ]
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

@@ -19,6 +19,7 @@ from headway.estimate.features import Configuration, Unit, from_trace
 from headway.estimate.learnable import learnable
 from headway.estimate.memory import FEWEST_PEAKS, MemoryModel
 from headway.estimate.physics import Tables, shipped
+from headway.estimate.sharing import PairModel
 from headway.estimate.winners import Champions, Learn, Winners
 from headway.model.run import Prediction
 from headway.model.trace import Trace
@@ -45,6 +46,8 @@ class Estimators:
     gpu: MemoryModel = field(default_factory=MemoryModel)
     winners: Mapping[Unit, Winners] = field(default_factory=dict)
     """Others that predict some kinds of questions better."""
+    pairs: PairModel | None = None
+    """How much programs slow each other down on a GPU; None where too few pairs were measured."""
     champions: Champions | None = None
     """Who was to predict what; None before the first tournament."""
     teams: Mapping[str, "Estimators"] = field(default_factory=dict)
@@ -81,7 +84,12 @@ class Estimators:
         fits = {
             team: replace(
                 cls._of(
-                    [t for t in traces if t.team in {"", team}], seed, tables, champions, learn
+                    [t for t in traces if t.team in {"", team}],
+                    seed,
+                    tables,
+                    champions,
+                    learn,
+                    team=team,
                 ),
                 version=version,
                 fitted_at=fitted_at,
@@ -102,8 +110,10 @@ class Estimators:
         tables: Tables,
         champions: Champions | None,
         learn: Learn | None,
+        *,
+        team: str,
     ) -> "Estimators":
-        """What *traces* teach whoever may know them all."""
+        """What *traces* teach *team*, which may know them all."""
         # pandas and scikit-learn take a second that predicting never needs.
         from headway.estimate.candidates import fitted  # noqa: PLC0415
         from headway.estimate.frame import frame_of  # noqa: PLC0415
@@ -133,6 +143,7 @@ class Estimators:
             champions=champions,
             host=_memory(HostMemory(), traces, known, "host_peak_bytes"),
             gpu=_memory(GpuMemory(), traces, known, "gpu_peak_bytes"),
+            pairs=PairModel.fit(traces, {"", team}, tables, seed),
             tables=tables,
         )
 
@@ -258,4 +269,6 @@ def digest(trace: Trace) -> int:
 def _line(trace: Trace) -> str:
     """All of *trace* but whose it is, which tells two of them from each other no better."""
     fields = {name: v for name, v in dataclasses.asdict(trace).items() if name != "owner"}
+    if not trace.beside:  # as before these were kept
+        del fields["beside"]
     return json.dumps(fields, default=str, sort_keys=True)

@@ -164,7 +164,7 @@ def _as_meant(traces: list[Trace]) -> tuple[list[Trace], tuple[str, ...]]:
 
 def write(traces: Sequence[Trace]) -> str:
     """*traces* as CSV that `parse` reads again; text that a spreadsheet would run is quoted."""
-    names = [f.name for f in fields(Trace) if f.name not in {"metrics", "team", "owner"}]
+    names = [f.name for f in fields(Trace) if f.name not in {"metrics", "team", "owner", "beside"}]
     metrics = sorted({m for trace in traces for m in trace.metrics} - set(names))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

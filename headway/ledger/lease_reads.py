@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import exists, func, or_
+from sqlalchemy import and_, exists, func, or_
 from sqlalchemy.orm import aliased
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
@@ -12,7 +12,8 @@ from headway.ledger.columns import among, db_now, from_now
 from headway.ledger.database import Repository
 from headway.ledger.lease_rows import LIVE, leases_from, live_leases
 from headway.ledger.nodes import of_the_site
-from headway.ledger.tables import LeaseRow, NodeRow, RunRow
+from headway.ledger.records import Neighbour
+from headway.ledger.tables import AttemptRow, LeaseGpuRow, LeaseRow, NodeRow, RunRow
 from headway.model.lease import Lease
 from headway.model.run import GRANTED
 
@@ -72,6 +73,33 @@ class LeaseReads(Repository):
         """The run's leases, of all its attempts, released ones too; without released ports."""
         query = select(LeaseRow).where(LeaseRow.run_id == run_id)
         return self._leases(query.order_by("lease_id"))
+
+    def neighbours(self, lease: Lease) -> list[Neighbour]:
+        """Who held a part of a GPU of *lease* while it did, the first to come first."""
+        uuids = [grant.uuid for grant in lease.gpus]
+        own, gpu, attempt = col(LeaseRow.lease_id), col(LeaseGpuRow.lease_id), AttemptRow
+        moments = LeaseRow.granted_at, attempt.started_at, attempt.ended_at, LeaseRow.released_at
+        query = (
+            select(LeaseRow.run_id, RunRow.team, RunRow.job)
+            .add_columns(*(col(each) for each in moments))
+            .select_from(LeaseRow)
+            .outerjoin(RunRow, col(RunRow.run_id) == LeaseRow.run_id)
+            .outerjoin(
+                attempt,
+                and_(
+                    col(attempt.run_id) == LeaseRow.run_id, col(attempt.attempt) == LeaseRow.attempt
+                ),
+            )
+            .where(
+                col(LeaseRow.node) == lease.node,
+                own != lease.lease_id,
+                or_(col(LeaseRow.released_at) > lease.granted_at, LIVE),
+                exists().where(gpu == own, col(LeaseGpuRow.uuid).in_(uuids)),
+            )
+            .order_by("lease_id")
+        )
+        with self._database.reading() as session:
+            return [Neighbour(*row) for row in session.execute(query)]
 
     def unstarted(self, node: str) -> list[Lease]:
         """Claims on *node* that no flow process has taken up yet, oldest first."""

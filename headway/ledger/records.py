@@ -31,6 +31,21 @@ class NodeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbour:
+    """An attempt that held a part of the same GPU as another one for a while."""
+
+    run_id: str
+    team: str | None
+    """None, as its job, where a node's login may not read the run any more."""
+    job: Mapping[str, Any] | None
+    granted_at: datetime
+    started_at: datetime | None
+    """Its container; None where it never did."""
+    ended_at: datetime | None
+    released_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """A run as the ledger knows it."""
 

@@ -1,7 +1,8 @@
 """A run: the execution of a job, its attempts, its steps and how it ended."""
 
 import enum
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -227,3 +228,5 @@ class Measurement:
     cost: float | None = None
     disk_peak_bytes: int | None = None
     """Most that it had written at once, in outputs, checkpoint, log and container."""
+    slowed: Mapping[str, float] = field(default_factory=dict)
+    """By run that was on its GPU, empty for other teams': a step took so many times as long."""

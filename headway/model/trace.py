@@ -17,6 +17,19 @@ EPOCHS_DONE = "epochs_done"
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """How much longer a run took while one other was on its GPU."""
+
+    network: str
+    """Of the other one; its recipe, where it names none."""
+    batch_size: int | None
+    team: str
+    """Whose that was; empty for what all may know."""
+    times: float
+    """A step took so many times as long as alone."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """One finished run, or one imported measurement."""
 
@@ -58,5 +71,7 @@ class Trace:
     source: str = "site"
     """``site`` for our own runs, else the name given when importing."""
     run_id: str | None = None
+    beside: tuple[Beside, ...] = ()
+    """Who slowed it down, as far as that was measured."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Columns that the schema does not know, kept as they are."""

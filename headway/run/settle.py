@@ -1,5 +1,6 @@
 """Settles an attempt that has ended: how, what it used, what it teaches, and what follows."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -7,12 +8,13 @@ from datetime import datetime
 from headway.clock import booted_at
 from headway.errors import HeadwayError, StagingError
 from headway.estimate.options import numbers_of
+from headway.estimate.programs import Presence, program_of, slow_downs
 from headway.forecast import Forecaster
 from headway.model.attempt_record import Failures
-from headway.model.lease import Basis, Demand
+from headway.model.lease import Basis, Demand, Sharing
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.model.trace import AFTER, EPOCHS_DONE, UTILISATION, Trace
+from headway.model.trace import AFTER, EPOCHS_DONE, UTILISATION, Beside, Trace
 from headway.policy.conclude import (
     AttemptEnd,
     Ended,
@@ -86,6 +88,7 @@ def trace_of(
     gpu_type: str,
     *,
     started_at: datetime | None,
+    beside: Sequence[Beside] = (),
 ) -> Trace:
     """The trace of an attempt; what it *learnt* has a runtime only where it ended well."""
     job, ledger = attempt.job, attempt.site.ledger
@@ -115,6 +118,7 @@ def trace_of(
         team=attempt.job.team,
         owner=attempt.job.owner,
         run_id=f"{attempt.run_id}-{attempt.number}",
+        beside=tuple(beside),
         metrics={
             **numbers_of(job.command, job.configuration),
             **({} if busy is None else {UTILISATION: busy}),
@@ -122,6 +126,43 @@ def trace_of(
             **after_count(ledger.progress.series(attempt.run_id, attempt.number), learnt.runtime_s),
         },
     )
+
+
+def slowed_by(attempt: NodeAttempt, started_at: datetime | None) -> list[tuple[str, Beside]]:
+    """Which runs slowed an attempt down that shared its GPUs, as far as its progress tells."""
+    lease, ledger = attempt.lease, attempt.site.ledger
+    if lease is None or started_at is None or attempt.job.nodes > 1 or attempt.job.profile:
+        return []
+    if not any(grant.sharing is Sharing.SHARED for grant in lease.gpus):
+        return []
+    there = ledger.leases.neighbours(lease)
+    if not there:
+        return []
+
+    def since(moment: datetime | None) -> float:
+        return math.inf if moment is None else (moment - started_at).total_seconds()
+
+    others = [
+        Presence(
+            each.run_id,
+            since(each.granted_at),
+            since(each.started_at),
+            since(each.ended_at),
+            since(each.released_at),
+        )
+        for each in there
+    ]
+    programs = {
+        each.run_id: program_of(each.job, each.team)
+        for each in there
+        if each.job is not None and each.team is not None
+    }
+    points = ledger.progress.series(attempt.run_id, attempt.number)
+    return [
+        (run_id, Beside(*programs[run_id], times))
+        for run_id, times in slow_downs(points, others).items()
+        if run_id in programs
+    ]
 
 
 def after_count(points: Sequence[ProgressPoint], runtime_s: float | None) -> Mapping[str, float]:
@@ -169,6 +210,9 @@ def settle(attempt: NodeAttempt, followed: Followed, kept: str = "") -> tuple[Ex
         demand = replace(demand, host_memory_bytes=followed.memory_limit_bytes)
     exit_ = replace(exit_, message="; ".join(filter(None, (exit_.message, kept))))
     measured = _measured(attempt, followed, demand, forecaster)
+    slowed = slowed_by(attempt, record.started_at)
+    own = ((run_id if each.team == record.team else "", each.times) for run_id, each in slowed)
+    measured = replace(measured, slowed=dict(own))
     # A profiler takes time and memory of its own: nothing is learned from such a run.
     if not attempt.is_rank and not attempt.job.profile:
         gpu_type = forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
@@ -176,7 +220,10 @@ def settle(attempt: NodeAttempt, followed: Followed, kept: str = "") -> tuple[Ex
         learnt = lesson_of(attempt, exit_, measured, demand, above_bytes)
         held_sick = attempt.lease is not None and sick_gpus(attempt.site, attempt.lease)
         if gpu_type and learnt is not None and not held_sick:
-            trace = trace_of(attempt, exit_, demand, learnt, gpu_type, started_at=record.started_at)
+            trace = trace_of(
+                attempt, exit_, demand, learnt, gpu_type,
+                started_at=record.started_at, beside=[each for _, each in slowed],
+            )  # fmt: skip
             attempt.site.ledger.traces.learn(attempt.fence, trace)
     if exit_.kind is ExitKind.OK:
         return conclude_attempt(attempt, exit_, measured), measured

@@ -197,6 +197,7 @@ def _attempt(
     yield from _stagings(history, attempt.attempt)
     if (peaks := _peaks(attempt, history.leases)) != "":
         yield "peaks", peaks
+    yield from _shared(attempt)
     yield from (("warning", _warning(w)) for w in history.warnings if w.attempt == attempt.attempt)
     if attempt.exit is not None:
         yield "ended", f"it {ending(attempt.exit)}"
@@ -263,6 +264,13 @@ def _step(step: Step) -> str:
         return f"{step.name} ({step.state})"
     took = format_duration((step.ended_at - step.started_at).total_seconds())
     return f"{step.name} {took}" + ("" if not step.message else f" ({step.state})")
+
+
+def _shared(attempt: AttemptRecord) -> Iterable[tuple[str, str]]:
+    slowed = attempt.measurement.slowed if attempt.measurement is not None else {}
+    for run_id, times in slowed.items():
+        beside = run_id or "a run of another team"
+        yield "shared", f"a step took {times:.1f} times as long beside {beside} as alone"
 
 
 def _peaks(attempt: AttemptRecord, leases: Sequence[Lease]) -> str:

@@ -153,6 +153,35 @@ def test_an_expired_lease_still_counts(ledger: Ledger) -> None:
     assert isinstance(admit(ledger, "b", Demand(20 * GIB)), Wait)
 
 
+def test_a_lease_has_had_those_beside_it_that_held_its_gpu_meanwhile(ledger: Ledger) -> None:
+    part = Demand(GIB, cpus=0.5, gpus=1, gpu_memory_bytes=4 * GIB, gpu_utilisation_frac=0.2)
+    before = granted(ledger, "before", part)
+    begin(ledger, before)
+    ledger.leases.release(before.fence)
+    own = granted(ledger, "own", part)
+    other = granted(ledger, "other", part)
+    waits = granted(ledger, "waits", part)
+    elsewhere = granted(ledger, "elsewhere", Demand(GIB, cpus=0.5, gpus=1, sharing=Sharing.WHOLE))
+    granted(ledger, "without", Demand(GIB, cpus=0.5))
+    assert own.gpus[0].uuid == other.gpus[0].uuid == waits.gpus[0].uuid
+    assert elsewhere.gpus[0].uuid != own.gpus[0].uuid
+    begin(ledger, other)
+    ledger.runs.finish(other.fence, OK, Measurement())
+    ledger.leases.release(other.fence)
+    ended, stays = ledger.leases.neighbours(own)
+    assert (ended.run_id, ended.team, ended.job) == ("other", "t", {"name": "x"})
+    assert ended.granted_at == other.granted_at
+    moments = [ended.granted_at, ended.started_at, ended.ended_at, ended.released_at]
+    assert None not in moments
+    assert moments == sorted(moments, key=str)
+    assert (stays.run_id, stays.started_at, stays.released_at) == ("waits", None, None)
+    assert [each.run_id for each in ledger.leases.neighbours(elsewhere)] == []
+
+
+def begin(ledger: Ledger, lease: Lease) -> None:
+    ledger.runs.begin(lease.fence, container="c", runtime="docker", ttl_s=60.0)
+
+
 def test_a_lease_keeps_the_disk_it_was_promised(ledger: Ledger) -> None:
     reading = NodeReading(NOON, HostReading(32 * GIB, GIB, 0.1, 50 * GIB))
     for run_id in ("a", "b"):

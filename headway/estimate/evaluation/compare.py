@@ -5,7 +5,7 @@ however many or odd, say alone who wins. Who was predicted well is not to be pre
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from headway.estimate.evaluation.evaluate import HeldOut, Score, log_errors, sco
 from headway.estimate.features import Unit, from_trace, measured_times
 from headway.estimate.learnable import whose_run
 from headway.estimate.recall import RECENT, said_of
+from headway.estimate.sharing import pairs_of
 from headway.model.trace import Trace
 
 FEWEST_TO_JUDGE = 10
@@ -125,6 +126,29 @@ def compare(
     else:
         return Verdict(True, f"better: {figures}", len(held_out), score(old), mine)
     return Verdict(False, reason, len(held_out), score(old), mine)
+
+
+def pair_error(estimators: Estimators, held_out: Sequence[Trace]) -> float:
+    """Mean error of what *estimators* say of the pairs of *held_out*, as logarithms.
+
+    What they know nothing of counts as no slow-down, by which a plan goes there; 0 without pairs.
+    """
+    errors = []
+    for trace in held_out:
+        own = estimators.of(trace.team)
+        pairs = list(pairs_of([trace], {"", trace.team}, estimators.tables))
+        said = [None] * len(pairs) if own.pairs is None else own.pairs.says([c for c, _ in pairs])
+        for each, (_, times) in zip(said, pairs, strict=True):
+            errors.append(abs(float(np.log((each or 1.0) / times))))
+    return float(np.mean(errors)) if errors else 0.0
+
+
+def with_pairs_of(champion: Estimators, found: Estimators) -> Estimators:
+    """*found* with what *champion* knows of pairs, each team with its own."""
+    teams = {
+        name: replace(each, pairs=champion.of(name).pairs) for name, each in found.teams.items()
+    }
+    return replace(found, pairs=champion.pairs, teams=teams)
 
 
 def measured(trace: Trace) -> tuple[Unit, float]:

@@ -14,7 +14,14 @@ from threadpoolctl import threadpool_limits
 from headway.clock import Clock
 from headway.estimate import store
 from headway.estimate.estimator import FEWEST, Estimators
-from headway.estimate.evaluation.compare import FEWEST_TO_JUDGE, Verdict, compare, split
+from headway.estimate.evaluation.compare import (
+    FEWEST_TO_JUDGE,
+    Verdict,
+    compare,
+    pair_error,
+    split,
+    with_pairs_of,
+)
 from headway.estimate.evaluation.tournament import Brought, Tournament, tournament
 from headway.estimate.features import measured_times
 from headway.estimate.physics import Tables, shipped
@@ -107,9 +114,13 @@ def retrain(
             learn=None if brought is None else brought.learn,
         )
 
-    verdict = compare(champion, learnt(older, 1), held_out, older)
+    challenger = learnt(older, 1)
+    verdict = compare(champion, challenger, held_out, older)
     if not verdict.promoted:
         return Refit(len(usable), verdict, champion.version, met, named)
     version = 1 + max(map(store.version_of, store.versions(models_dir)), default=0)
-    store.save(learnt(usable, version), models_dir)
+    found = learnt(usable, version)
+    if pair_error(challenger, held_out) > pair_error(champion, held_out):
+        found = with_pairs_of(champion, found)
+    store.save(found, models_dir)
     return Refit(len(usable), verdict, version, met, named)

@@ -1,12 +1,18 @@
 """What an attempt teaches by how it ended."""
 
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from headway.model.lease import Basis, Demand
+from headway.ledger.records import Neighbour
+from headway.model.lease import Basis, Demand, GpuGrant, Lease, Sharing
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.model.trace import AFTER
-from headway.run.settle import after_count, lesson
+from headway.model.trace import AFTER, Beside
+from headway.run.settle import after_count, lesson, slowed_by
 from headway.units import GIB
 
 MEASURED = Measurement(60.0, host_peak_bytes=2 * GIB, gpu_peak_bytes=5 * GIB)
@@ -58,3 +64,65 @@ def test_a_count_that_stands_still_tells_nothing_of_its_end(total: int | None) -
     still = [ProgressPoint(at_s, iteration=500, total=total) for at_s in (2.0, 3.0)]
     assert after_count([first, *still], 9.0) == {}
     assert after_count([first, still[0], still[1]._replace(iteration=400)], 9.0) == {}
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SLOWED = [ProgressPoint(10.0 * at, at) for at in range(21)]
+SLOWED += [ProgressPoint(200.0 + 15.0 * at, 20 + at) for at in range(1, 21)]
+"""Alone for 200 s, then each iteration takes half as long again."""
+SHARED = Lease(
+    1, "own", 1, "n", "t", GIB, 1.0, (GpuGrant("GPU-0", GIB),), {}, NOON, NOON + timedelta(hours=1)
+)
+
+
+@dataclass
+class Attempt:
+    """What is asked of an attempt that ends."""
+
+    job: Any
+    there: list[Neighbour]
+    lease: Lease | None = SHARED
+    run_id: str = "own"
+    number: int = 1
+
+    @property
+    def site(self) -> Any:
+        leases = SimpleNamespace(neighbours=lambda _lease: self.there)
+        progress = SimpleNamespace(series=lambda _run, _attempt: SLOWED)
+        return SimpleNamespace(ledger=SimpleNamespace(leases=leases, progress=progress))
+
+
+def after(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+OTHER = Neighbour(
+    "other", "red", {"training": {"network": "BERT", "batch_size": 8}},
+    after(190.0), after(195.0), None, None,
+)  # fmt: skip
+JOB = SimpleNamespace(nodes=1, profile=None)
+
+
+def test_whom_an_attempt_shared_its_gpu_with_is_measured_by_its_progress() -> None:
+    found = slowed_by(Attempt(JOB, [OTHER]), NOON)  # type: ignore[arg-type]
+    assert found == [("other", Beside("bert", 8, "red", 1.5))]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "started_at"),
+    [
+        (Attempt(JOB, []), NOON),
+        (Attempt(JOB, [OTHER]), None),
+        (Attempt(JOB, [OTHER], lease=None), NOON),
+        (Attempt(JOB, [OTHER], replace(SHARED, gpus=())), NOON),
+        (Attempt(JOB, [OTHER], replace(SHARED, gpus=(GpuGrant("G", 1, Sharing.WHOLE),))), NOON),
+        (Attempt(SimpleNamespace(nodes=2, profile=None), [OTHER]), NOON),
+        (Attempt(SimpleNamespace(nodes=1, profile=object()), [OTHER]), NOON),
+        # What it runs may not be read here any more; it was there all the same.
+        (Attempt(JOB, [replace(OTHER, job=None)]), NOON),
+    ],
+)
+def test_where_that_cannot_be_told_nothing_is(
+    attempt: Attempt, started_at: datetime | None
+) -> None:
+    assert slowed_by(attempt, started_at) == []  # type: ignore[arg-type]

@@ -78,6 +78,20 @@ def test_a_peak_is_held_against_the_lease_that_it_ran_under() -> None:
     assert facts(past, "Attempt 2")["peaks"] == facts(PAST, "Attempt 2")["peaks"]
 
 
+def test_who_slowed_it_down_on_its_gpu_is_told_without_other_teams_runs() -> None:
+    *others, last = PAST.attempts
+    measured = replace(last.measurement or Measurement(), slowed={"r7": 1.42, "": 2.0})
+    found = facts(
+        replace(PAST, attempts=[*others, replace(last, measurement=measured)]), "Attempt 2"
+    )
+    # Of several lines the last is what `facts` has.
+    assert found["shared"] == "a step took 2.0 times as long beside a run of another team as alone"
+    alone = replace(measured, slowed={"r7": 1.42})
+    found = facts(replace(PAST, attempts=[*others, replace(last, measurement=alone)]), "Attempt 2")
+    assert found["shared"] == "a step took 1.4 times as long beside r7 as alone"
+    assert "shared" not in facts(PAST, "Attempt 2")
+
+
 def test_a_run_that_was_never_granted_leaves_nothing_behind() -> None:
     waits = replace(PAST, attempts=[], leases=[], steps=[], warnings=[])
     assert [section.title for section in run_report(waits)][:1] == ["Asked for"]
