@@ -12,8 +12,10 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from headway.model.array import Array
 from headway.model.job_text import read_job
+from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.model.trace import Trace
 from headway.site import Site
+from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving, site_in
 from tests.support.lived_in import ENDED, NODE, RUNNING, begin, populate
 from tests.support.on_ledger import enqueue
@@ -45,6 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         site.ledger.nodes.register(priced, boot_id="boot", worker_token=each.node.name)
         assert each.reading is not None
         site.ledger.nodes.heartbeat(each.node.name, each.node.name, each.reading)
+    eight(site)
     job = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
     for run_id, name, team in (("w3", HOSTILE, "t"), ("w4", "canary", "others")):
         enqueue(site.ledger, run_id, job, name=name, team=team, submitted_at=site.ledger.now())
@@ -58,6 +61,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     )
     yield site
     site.ledger.close()
+
+
+def eight(site: Site) -> None:
+    """A node of eight GPUs, one of them lost, in a pool of its own."""
+    gpus = tuple(Gpu(f"GPU-8-{n}", n, "H100", 80 * GIB) for n in range(8))
+    read = tuple(
+        GpuReading(g.uuid, g.index, g.name, g.memory_bytes, 0, 0.0, 50.0, 100.0, 1e9, 2e9, 3e9, 4e9)
+        for g in gpus[:7]
+    )
+    host = HostReading(512 * GIB, 4 * GIB, 0.1, 100 * GIB)
+    seen = NodeReading(site.ledger.now(), host, read, lost_gpus={"GPU-8-7": "NVML error 15"})
+    node = Node("node-8", "large", Capacity(64.0, 512 * GIB, gpus), gpu_price_per_hour=4.0)
+    site.ledger.nodes.register(node, boot_id="boot", worker_token="node-8")
+    assert site.ledger.nodes.heartbeat("node-8", "node-8", seen)
 
 
 def sweep(site: Site) -> None:
@@ -130,6 +147,18 @@ def test_the_site_is_shown_as_it_is(opened: Open) -> None:
     expect(running).to_contain_text(f"brave-{RUNNING}")
     expect(running).to_contain_text("gpu_unused: it idles")
     expect(tab.get_by_role("table", name="Waiting")).to_contain_text("brave-w1")
+
+
+def test_many_gpus_are_cells_and_each_is_told_where_one_asks(opened: Open) -> None:
+    node = opened().get_by_role("region", name="Node node-8")
+    expect(node.get_by_role("img", name=re.compile("^gpu[0-7] H100"))).to_have_count(8)
+    expect(node).to_contain_text("gpu7 H100 is lost: NVML error 15")
+    each = node.locator(".told", has_text="0 B of 80 GiB promised")
+    expect(each.first).to_be_hidden()
+    node.get_by_text("7 GPUs, 7 promised to nobody").click()
+    expect(each).to_have_count(7)
+    node.page.wait_for_timeout(6_000)  # drawn anew meanwhile
+    expect(each.first).to_be_visible()
 
 
 def test_a_waiting_run_says_who_is_ahead_and_what_would_help(opened: Open) -> None:

@@ -17,6 +17,19 @@ export function memoryBar(label, { whole, promised, own, strangers }) {
       width: part(strangers), y: 2, height: 5 }));
 }
 
+// A GPU as a small square, filled from below as far as its memory is promised and in use by runs.
+export function gpuCell(gpu) {
+  const ill = gpu.lost ? `is lost: ${gpu.lost}` : gpu.drained ? `takes no runs: ${gpu.drained}` : "";
+  const said = `gpu${gpu.index} ${gpu.name} ${ill || `${size(gpu.promised_bytes)} of ${size(gpu.memory_bytes)} promised, ${size(gpu.used_bytes)} in use; busy ${percent(gpu.utilisation_frac)}`}`;
+  const fill = (kind, bytes) => {
+    const part = 20 * Math.min((bytes ?? 0) / (gpu.memory_bytes || 1), 1);
+    return svg("rect", { class: kind, y: 20 - part, width: 20, height: part });
+  };
+  return svg("svg", { viewBox: "0 0 20 20", role: "img", "aria-label": said }, svg("title", {}, said),
+    svg("rect", { class: ill ? "strangers" : "track", width: 20, height: 20 }),
+    ill ? null : [fill("promised", gpu.promised_bytes), fill("own", gpu.runs_used_bytes)]);
+}
+
 // How busy something was over the last hour.
 export function busyLine(label, points) {
   if (points.length < 2) return h("span", { class: "soft" }, "no history");

@@ -1,11 +1,13 @@
 // The site: nodes with their GPUs, what runs, and the queue with its times.
 
 import { get } from "./api.js";
-import { busyLine, memoryBar, timeline } from "./draw.js";
+import { busyLine, gpuCell, memoryBar, timeline } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
 import { NOT_KNOWN, clock, duration, percent, size, start } from "./words.js";
 
 const EVERY_MS = 60_000;
+const MOST_ROWS = 4; // of a node with more GPUs a row of cells is shown, and each GPU where one asks
+const unfolded = new Set(); // names of such nodes
 let load = { asked: -Infinity, nodes: {} };
 
 async function loadOfLastHour() {
@@ -52,22 +54,34 @@ function nodeCard(node, busy, names) {
     h("span", {}, name), memory, line, h("span", { class: "told" }, told));
   const host = { whole: node.host_memory_bytes, promised: node.host_promised_bytes,
     own: node.host_runs_used_bytes, strangers: strangers(node.host_used_bytes, node.host_runs_used_bytes) };
+  const row = (gpu) => {
+    const name = `gpu${gpu.index} ${gpu.name}`;
+    if (gpu.drained) return h("p", { class: "bad" }, `${name} takes no runs: ${gpu.drained}`);
+    if (gpu.lost) return h("p", { class: "bad" }, `${name} is lost: ${gpu.lost}`);
+    const memory = { whole: gpu.memory_bytes, promised: gpu.promised_bytes, own: gpu.runs_used_bytes,
+      strangers: strangers(gpu.used_bytes, gpu.runs_used_bytes) };
+    return device(name, memoryBar(`Memory of ${name}`, memory), busyLine(name, busy[gpu.uuid] ?? []), h("span", {},
+      `${size(gpu.promised_bytes)} of ${size(gpu.memory_bytes)} promised, ${size(gpu.used_bytes)} in use; busy ${percent(gpu.utilisation_frac)}`,
+      holders(gpu, names)));
+  };
   return h("section", { class: "card", "aria-label": `Node ${node.node}` },
     h("h3", {}, node.node, " ", h("span", { class: node.state === "ready" ? "good" : "bad" },
       node.state_reason ? `${node.state} (${node.state_reason})` : node.state)),
     device("host", memoryBar(`Host memory of ${node.node}`, host), busyLine(`CPUs of ${node.node}`, busy.host ?? []),
       `${size(host.promised)} of ${size(host.whole)} promised, ${size(node.host_used_bytes)} in use; ${node.cpus_promised} of ${node.cpus} CPUs promised`),
     node.gpu_error ? h("p", { class: "bad" }, node.gpu_error) : null,
-    node.gpus.map((gpu) => {
-      const name = `gpu${gpu.index} ${gpu.name}`;
-      if (gpu.drained) return h("p", { class: "bad" }, `${name} takes no runs: ${gpu.drained}`);
-      if (gpu.lost) return h("p", { class: "bad" }, `${name} is lost: ${gpu.lost}`);
-      const memory = { whole: gpu.memory_bytes, promised: gpu.promised_bytes, own: gpu.runs_used_bytes,
-        strangers: strangers(gpu.used_bytes, gpu.runs_used_bytes) };
-      return device(name, memoryBar(`Memory of ${name}`, memory), busyLine(name, busy[gpu.uuid] ?? []), h("span", {},
-        `${size(gpu.promised_bytes)} of ${size(gpu.memory_bytes)} promised, ${size(gpu.used_bytes)} in use; busy ${percent(gpu.utilisation_frac)}`,
-        holders(gpu, names)));
-    }));
+    node.gpus.length > MOST_ROWS ? folded(node, row) : node.gpus.map(row));
+}
+
+// Many GPUs: a cell of each, filled as far as its memory is promised and in use.
+function folded(node, row) {
+  const name = `gpus-${node.node}`;
+  const keep = (event) => (event.target.open ? unfolded.add(name) : unfolded.delete(name));
+  const isIll = (gpu) => gpu.lost || gpu.drained;
+  const well = node.gpus.filter((gpu) => !isIll(gpu));
+  const free = well.filter((gpu) => !gpu.promised_bytes).length;
+  return h("div", {}, h("div", { class: "cells" }, node.gpus.map(gpuCell)), node.gpus.filter(isIll).map(row),
+    h("details", { open: unfolded.has(name), ontoggle: keep }, h("summary", { id: name }, `${well.length} GPUs, ${free} promised to nobody`), well.map(row)));
 }
 
 function running(runs) {
