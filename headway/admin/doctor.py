@@ -42,6 +42,7 @@ def examine(site: Site, server: PrefectServer) -> list[Finding]:
 
 
 def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
+    yield _try("disk", lambda: _disk(site.settings.home))
     yield _try("database", lambda: looked_at(site.settings))
     ledger = _try("ledger", lambda: (True, f"{len(site.ledger.nodes.all())} node(s)"))
     yield ledger
@@ -70,7 +71,6 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
             advice = "correct the block in Prefect, or its server"
             yield Finding(notice.block, ok=False, found=f"{since}: {notice.error}; {advice}")
     yield _try("GPUs", lambda: _gpus(site))
-    yield _try("disk", lambda: _disk(site.settings.home))
 
 
 def _gateway(settings: Settings) -> tuple[bool, str]:

@@ -43,7 +43,10 @@ def _look(*, machine: bool) -> int:
     else:
         marked = [["ok" if each["ok"] else "!!", each["what"], each["found"]] for each in findings]
         print_table(["", "what", "found"], marked)
-    return int(not all(each["ok"] for each in findings))
+    wrong = [each for each in findings if not each["ok"]]
+    if wrong and not machine:  # what is looked at first is what the others rest on
+        say(f"Do first: {wrong[0]['what']}: {wrong[0]['found']}; then run `headway doctor` again")
+    return int(bool(wrong))
 
 
 def _compare(*, machine: bool) -> int:

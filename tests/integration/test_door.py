@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import httpx
@@ -55,6 +56,10 @@ def test_a_wrong_string_is_refused_with_the_next_step(process_site: LiveSite, tm
     assert done.returncode == 1
     assert "refuses this auth string" in done.stdout
     assert "give it as PREFECT_API_AUTH_STRING" in done.stdout
+    # What the others rest on comes first: this home has no ledger of its own.
+    assert re.search(
+        "^Do first: database: .*; then run `headway doctor` again$", done.stdout, re.MULTILINE
+    )
 
 
 def test_a_member_needs_an_address_and_a_token_alone(
