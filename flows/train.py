@@ -24,10 +24,17 @@ from flows.display import Display, show_comparison, show_profile, show_report, s
 from flows.leaving import deaf_to_sigterm, is_over, sigterm_waits_for_the_ledger, state_of
 from flows.steps import KeptResult, step
 from flows.wishes import keep_wish
-from headway.errors import HeadwayError, InvalidInput, LeaseLost, LedgerUnreachable, SiteUnreachable
+from headway.errors import (
+    GrantNotKept,
+    HeadwayError,
+    InvalidInput,
+    LeaseLost,
+    LedgerUnreachable,
+    SiteUnreachable,
+)
 from headway.ledger.database import Connections
 from headway.model.job import TrainingJob
-from headway.model.lease import Lease, Wait
+from headway.model.lease import Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, RunState
 from headway.model.session import serves_port, session_link
 from headway.node.flowlock import hold_flow
@@ -211,6 +218,10 @@ def _steps(attempt: Attempt) -> str:
     except InvalidInput as error:
         exit_ = Exit(ExitKind.REFUSED, None, str(error))
         attempt.end(exit_)
+    except GrantNotKept as error:
+        if attempt.give_back(Wait(Resource.GPU_MEMORY, str(error))):
+            return str(error)
+        exit_ = attempt.fail(exit_of(error))
     except HeadwayError as error:
         exit_ = attempt.fail(exit_of(error))
     if exit_.kind is ExitKind.OK and attempt.ended:

@@ -184,6 +184,28 @@ class Cgroups:
             if (folder / files.V1_CONNECTIONS).exists():  # not in each kernel
                 (folder / files.V1_CONNECTIONS).write_text(str(most_bytes))
 
+    @property
+    def is_unified(self) -> bool:
+        """Is version 2 all that there is?"""
+        return set(self._mounts) == {""}
+
+    def unified_folder(self, group: str) -> Path | None:
+        """Where *group* is in version 2, if it is there; None without version 2."""
+        return self._folder("", group)
+
+    def have_unified(self, group: str) -> Path | None:
+        """Have *group* in version 2, where GPUs' drivers look for it, with account of their memory.
+
+        Raises:
+            OSError: The kernel does not allow it.
+        """
+        folder = self._folder("", group)
+        if folder is not None:
+            files.have_passable(folder, group)
+            if "dmem" in files.text(self._mounts[""][1] / "cgroup.controllers").split():
+                self._have_controller(folder, "dmem")
+        return folder
+
     def memory_kills(self, group: str) -> int:
         """How many processes of *group* the kernel has killed at its memory limit."""
         folder, names = self._folder(self._memory, group), files.V1 if self._memory else files.V2

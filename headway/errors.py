@@ -87,6 +87,19 @@ class ImpossibleDemand(InvalidInput):
     """No node of the site could ever hold what the job asks for."""
 
 
+class GrantNotKept(HeadwayError):
+    """What keeps a run to its memory of a GPU, as its node says, did not take for this run."""
+
+    gpu: str
+    node: str
+    cause: str
+    line = (
+        "{cause}: nothing was started on {gpu} under less than node {node} had said. Runs that "
+        "share it are watched from now on, until the node's agent is started anew; this one waits "
+        "for its place again"
+    )
+
+
 class SiteUnreachable(HeadwayError):
     """The Prefect server at *url* does not answer."""
 

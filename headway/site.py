@@ -35,6 +35,7 @@ from headway.staging.cache import DataCache
 from headway.staging.reader import Credentials, Reader, UserReader, no_secret
 from headway.staging.rules import SourceRules
 from headway.staging.upload_chunks import UploadChunks
+from headway.telemetry.errors import TelemetryError
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import GpuSensors, HostSensors
@@ -94,7 +95,16 @@ class Site:
     @cached_property
     def chosen(self) -> ChosenRuntime:
         """Which runtime this node has, by its settings and as its worker chose it."""
-        return ChosenRuntime(self.settings, self.clock, self.site_id, self._closed_services)
+        return ChosenRuntime(
+            self.settings, self.clock, self.site_id, self._closed_services, self._unlimit
+        )
+
+    def _unlimit(self, group: Path) -> None:
+        """Take back what a control group that goes was limited to of GPUs."""
+        try:
+            self.gpus.unlimit(group)
+        except TelemetryError as error:  # removing the group takes them back, too
+            log.warning("limits of %s are left to its removal: %s", group.name, error)
 
     @cached_property
     def runtime(self) -> Runtime:

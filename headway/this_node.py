@@ -19,7 +19,7 @@ from headway.model.container_policy import ContainerPolicy, NetworkMode
 from headway.model.gpu_health import GpuDrain
 from headway.model.job_types import OWNER
 from headway.model.lease import Lease, Refuse
-from headway.model.node import Capacity, Gpu, Node, NodePorts, NodeReading, PortUse
+from headway.model.node import Capacity, Gpu, MemoryMeans, Node, NodePorts, NodeReading, PortUse
 from headway.model.node_settings import NodeSettings
 from headway.policy.gpu_health import ends_runs
 from headway.policy.network import network_of
@@ -71,7 +71,7 @@ def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
     if not site.ledger.settings.put(name, document) and before == document:
         return False
     site.rebuild()
-    join_site(site)
+    join_site(site, again=True)
     return True
 
 
@@ -137,8 +137,11 @@ def check_name(ledger: Ledger, settings: Settings) -> None:
     )
 
 
-def join_site(site: Site) -> None:
+def join_site(site: Site, *, again: bool = False) -> None:
     """Put this node into the ledger with what it has; takes over from a worker before.
+
+    By what its GPUs keep runs to their memory is tried out, but where this process joins *again*:
+    then it is as the ledger has it.
 
     Raises:
         NodeNameTaken: Another home has this node's name, and reports or holds leases.
@@ -156,6 +159,7 @@ def join_site(site: Site) -> None:
     except TelemetryError as error:
         log.warning("%s", error)
         gpus = before
+    gpus = _with_means(site, gpus, before, again=again)
     for gone in {gpu.uuid for gpu in before} - {gpu.uuid for gpu in gpus}:
         log.warning("GPU %s was there before the machine was started anew; it is gone", gone)
     use = known.node.ports.use if known is not None else PortUse.PUBLISHED
@@ -174,6 +178,33 @@ def join_site(site: Site) -> None:
         boot_id=boot_id(),
         worker_token=site.worker_token,
         identity=node_identity(site.settings.home),
+    )
+
+
+_PROBE = "probe"
+"""In the place of a container's name."""
+
+
+def _with_means(
+    site: Site, gpus: tuple[Gpu, ...], before: Iterable[Gpu], *, again: bool
+) -> tuple[Gpu, ...]:
+    """*gpus* with by what they keep runs to their memory; *before* is what the ledger has.
+
+    What cannot be tried now, as of a GPU that is lost, is as before.
+    """
+    found = {gpu.uuid: (gpu.kept_by, gpu.kept_why) for gpu in before}
+    if gpus and not (again and all(gpu.uuid in found for gpu in gpus)):
+        try:
+            tried = site.gpus.means(site.runtime.gpu_group(_PROBE))
+            site.runtime.remove(_PROBE)
+            found = {**tried, **found} if again else {**found, **tried}
+        except HeadwayError as error:
+            log.warning("by what runs are kept to their GPU memory is not tried out: %s", error)
+    unknown = MemoryMeans.WATCH, "nobody could try"
+    return tuple(
+        replace(gpu, kept_by=by, kept_why=why)
+        for gpu in gpus
+        for by, why in (found.get(gpu.uuid, unknown),)
     )
 
 

@@ -15,6 +15,7 @@ from headway.credentials import noted_gateway
 from headway.errors import HeadwayError, LedgerError, SiteRefused
 from headway.home import disk_of
 from headway.model.container_policy import UIDS_OF_TEAMS
+from headway.model.node import Gpu
 from headway.node import daemon as daemons
 from headway.node.daemon import Daemon
 from headway.prefect.client import PrefectServer
@@ -191,10 +192,21 @@ def _gpus(site: Site) -> tuple[bool, str]:
             raise GpuLost(uuid, cause)
     if not gpus:
         return True, "none on this node: it takes CPU jobs"
+    kept: dict[str, str] = {}
+    with suppress(LedgerError):  # where this node's agent has noted what it has tried
+        node = site.ledger.nodes.get(site.settings.node)
+        kept = {gpu.uuid: _kept(gpu) for gpu in node.node.capacity.gpus} if node else {}
     return True, ", ".join(
-        f"{gpu.name} {format_size(gpu.memory_bytes)} (speed: {site.tables.basis(gpu.name)})"
+        f"{gpu.name} {format_size(gpu.memory_bytes)} (speed: {site.tables.basis(gpu.name)}"
+        f"{kept.get(gpu.uuid, '')})"
         for gpu in gpus
     )
+
+
+def _kept(gpu: Gpu) -> str:
+    """By what runs that share it are kept to their memory."""
+    why = f", since {gpu.kept_why}" if gpu.kept_why else ""
+    return f"; memory of runs kept by: {gpu.kept_by.value}{why}"
 
 
 def _disk(home: Path) -> tuple[bool, str]:

@@ -24,7 +24,15 @@ from headway.ledger.tables import LeaseRow, NodeKeyRow, NodeRow, SettingRow, Sta
 from headway.model.access import BY_A_BLOCK, changes, token_digest
 from headway.model.gpu_health import GpuDrain, Sickness
 from headway.model.lease import NO_EXPIRY
-from headway.model.node import Capacity, Node, NodePorts, NodeReading, NodeState, Reserve
+from headway.model.node import (
+    Capacity,
+    MemoryMeans,
+    Node,
+    NodePorts,
+    NodeReading,
+    NodeState,
+    Reserve,
+)
 
 _REPORTS_S = 60.0
 """A node whose worker was heard of within so long is at work."""
@@ -138,6 +146,21 @@ class Nodes(Repository):
                 before = drains.get(uuid, GpuDrain(now(session), {}))
                 drains[uuid] = GpuDrain(before.since, {**before.why, **why})
             row.gpu_drains = drains
+
+    def watch_alone(self, name: str, uuid: str, why: str) -> None:
+        """Note that on a GPU of node *name* runs are kept to their memory by the watch, and *why*.
+
+        Until its worker is started anew, and tries again what is stronger.
+        """
+        with self._database.transaction() as session:
+            row = _row(session, name, lock=True)
+            if row is not None:
+                row.gpus = tuple(
+                    replace(gpu, kept_by=MemoryMeans.WATCH, kept_why=why)
+                    if gpu.uuid == uuid
+                    else gpu
+                    for gpu in row.gpus
+                )
 
     def gpu_was_reset(self, name: str, uuid: str, *, actor: str) -> bool:
         """Note that *actor* says so of a drained GPU; False when it is not drained."""

@@ -62,6 +62,28 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(re.findall(r"[a-z0-9]+", name.lower()))
 
 
+class MemoryMeans(enum.StrEnum):
+    """By what runs that share a GPU are kept to the memory that they were granted of it.
+
+    The strongest that a node has comes first, each is tried out when its agent starts. With the
+    last two a run has it alone.
+    """
+
+    DRIVER_LIMIT = "driver_limit"
+    """The driver gives them no more: NVML's limits of a control group, driver r615 and newer."""
+    WATCH = "watch"
+    """Who takes what others lack is warned, and then ended: see `policy.over_grant`."""
+    MIG = "mig"
+    """The hardware keeps slices apart; in one of them nobody sees what each program holds."""
+    WHOLE = "whole"
+    """Nothing: nobody sees what each program holds."""
+
+    @property
+    def shares(self) -> bool:
+        """May several runs be on it?"""
+        return self in (MemoryMeans.DRIVER_LIMIT, MemoryMeans.WATCH)
+
+
 WITHOUT_NVLINK = 100
 """Added to the distance of two GPUs that no NVLink joins: above all of NVML's levels."""
 
@@ -84,6 +106,9 @@ class Gpu:
     """By uuid, how far the node's other GPUs are: NVML's level of what is above both, from 0 (one
     board) over 40 (one NUMA node) to 50, and `WITHOUT_NVLINK`. Those of which nothing is told are
     left out."""
+    kept_by: MemoryMeans = MemoryMeans.WATCH
+    kept_why: str = ""
+    """Why by nothing stronger; empty where there is nothing, or nobody has tried."""
 
 
 @dataclass(frozen=True, slots=True)

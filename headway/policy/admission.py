@@ -41,14 +41,15 @@ def judge(demand: Demand, headroom: Headroom) -> Admit | Wait:
 def admit(demand: Demand, headroom: Headroom, gpus: Iterable[int]) -> Admit:
     """What *demand* is granted of *headroom*, with the GPUs at these positions."""
     whole = demand.sharing is Sharing.WHOLE
+    here = [(gpu, whole or gpu.alone) for gpu in (headroom.gpus[at] for at in gpus)]
     grants = (
         GpuGrant(
             uuid=gpu.uuid,
-            memory_bytes=gpu.whole_bytes if whole else demand.gpu_memory_bytes,
-            sharing=demand.sharing,
+            memory_bytes=gpu.whole_bytes if has_it_alone else demand.gpu_memory_bytes,
+            sharing=Sharing.WHOLE if has_it_alone else Sharing.SHARED,
             utilisation_frac=demand.gpu_utilisation_frac,
         )
-        for gpu in (headroom.gpus[at] for at in gpus)
+        for gpu, has_it_alone in here
     )
     return Admit(headroom.name, tuple(grants))
 

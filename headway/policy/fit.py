@@ -261,7 +261,8 @@ class Headroom:
 
     def rooms_for(self, ask: Ask, gpus: Iterable[int]) -> list[tuple[Room, Need]]:
         """The rooms that *ask* takes here with *gpus*, by position, and what of each."""
-        rooms = [*((self.gpus[at], ask.gpu) for at in gpus), *self.port_rooms(ask)]
+        taken = [(self.gpus[at], self.gpus[at].taken_by(ask.gpu)) for at in gpus]
+        rooms = [*taken, *self.port_rooms(ask)]
         return rooms if ask.host == NOTHING else [(self.host, ask.host), *rooms]
 
     def port_rooms(self, ask: Ask) -> list[tuple[Room, Need]]:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from headway.model.lease import ANY_PORT, GpuGrant, Lease, Sharing
-from headway.model.node import Gpu, GpuReading, Node, NodeReading, NodeState, PortUse
+from headway.model.node import Gpu, GpuReading, MemoryMeans, Node, NodeReading, NodeState, PortUse
 from headway.policy.fit import Headroom, one_port
 from headway.policy.room import Need, Occupant, Room
 from headway.policy.strangers import told_strangers
@@ -116,9 +116,10 @@ def _occupant(lease: Lease, end_s: float) -> Occupant:
     return Occupant(end_s, lease.run_id, lease.granted_at.timestamp(), end_s, need)
 
 
-def grant_need(grant: GpuGrant) -> Need:
-    """What *grant* takes of its GPU."""
-    return Need(grant.memory_bytes, grant.utilisation_frac, grant.sharing is Sharing.WHOLE)
+def grant_need(grant: GpuGrant, *, alone: bool = False) -> Need:
+    """What *grant* takes of its GPU, where each run is *alone* or may share it."""
+    whole = alone or grant.sharing is Sharing.WHOLE
+    return Need(grant.memory_bytes, grant.utilisation_frac, whole)
 
 
 def lost_gpus(node: Node, reading: NodeReading | None) -> tuple[str, ...]:
@@ -213,6 +214,7 @@ def _gpu_room(
     # Of an empty GPU, what is still shown is of a job that has just ended.
     used_frac = seen.utilisation_frac or 0.0 if seen is not None and here else 0.0
     runs = {occupant.run_id for occupant, _ in here}
+    alone = not memory_means(gpu, seen).shares
     return Room(
         whole_bytes=gpu.memory_bytes - gpu.reserve_bytes,
         load_limit=utilisation_limit,
@@ -225,12 +227,21 @@ def _gpu_room(
         ),
         load=max(sum(grant.utilisation_frac for _, grant in here), used_frac),
         foreign=seen is not None and _has_foreign_processes(gpu, seen, runs, own),
-        occupants=sorted(occupant._replace(need=grant_need(grant)) for occupant, grant in here),
+        occupants=sorted(
+            occupant._replace(need=grant_need(grant, alone=alone)) for occupant, grant in here
+        ),
         index=gpu.index,
         product=gpu.name,
         uuid=gpu.uuid,
         distances=gpu.distances,
+        alone=alone,
     )
+
+
+def memory_means(gpu: Gpu, seen: GpuReading | None) -> MemoryMeans:
+    """By what runs are kept to their memory of *gpu* now: who is watched has to be seen."""
+    is_blind = seen is not None and any(each.memory_bytes is None for each in seen.processes)
+    return MemoryMeans.WHOLE if gpu.kept_by is MemoryMeans.WATCH and is_blind else gpu.kept_by
 
 
 def _has_foreign_processes(

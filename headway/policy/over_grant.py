@@ -15,6 +15,15 @@ _SOME = 0.05
 """Of a grant what a run may have above it, while so much of the GPU is free."""
 
 
+def most_bytes(gpu: Gpu, granted_bytes: int) -> int:
+    """What a run may have of *gpu* however full that is: its grant, and its part of the reserve.
+
+    All that is granted there together, so much more, is what the GPU has.
+    """
+    usable_bytes = max(gpu.memory_bytes - gpu.reserve_bytes, 1)
+    return granted_bytes * max(gpu.memory_bytes, 1) // usable_bytes
+
+
 def over_grants(gpu: Gpu, seen: GpuReading, granted: Mapping[str, int]) -> dict[str, SilentFailure]:
     """The runs that are to give *gpu* back, with what is to be said of them.
 
@@ -42,10 +51,12 @@ def over_grants(gpu: Gpu, seen: GpuReading, granted: Mapping[str, int]) -> dict[
     owed = sum(max(bytes_ - held[run_id], 0) for run_id, bytes_ in granted.items()) - unnamed
     free = seen.memory_bytes - seen.used_bytes
     missing = owed - free
-    slack = gpu.reserve_bytes / max(gpu.memory_bytes - gpu.reserve_bytes, 1)
-    if free >= _SOME * seen.memory_bytes:
-        slack = max(slack, _SOME)
-    over = [run_id for run_id, bytes_ in granted.items() if held[run_id] > bytes_ * (1 + slack)]
+    slack = 1 + _SOME if free >= _SOME * seen.memory_bytes else 1
+    over = [
+        run_id
+        for run_id, bytes_ in granted.items()
+        if held[run_id] > max(most_bytes(gpu, bytes_), bytes_ * slack)
+    ]
     found = {}
     for run_id in sorted(over, key=lambda each: (granted[each] - held[each], each)):
         if missing <= 0:

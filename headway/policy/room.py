@@ -78,8 +78,14 @@ class Room:
     """A GPU's."""
     distances: Mapping[str, int] = field(default_factory=dict)
     """A GPU's, see `Gpu`."""
+    alone: bool = False
+    """Whoever is in it has it alone, however little it needs: see `MemoryMeans`."""
     is_gpu: bool = True
     """Who is in it slows the others there."""
+
+    def taken_by(self, need: Need) -> Need:
+        """What a run that has *need* takes of it."""
+        return need._replace(whole=True) if self.alone else need
 
     def copy(self) -> "Room":
         """The same room, to try something out."""
@@ -138,6 +144,7 @@ class Room:
 
     def fits_now(self, need: Need) -> bool:
         """Does *need* fit beside those who are in the room, reservations aside?"""
+        need = self.taken_by(need)
         if need.whole:
             return self.idle and self.whole_bytes >= need.memory_bytes
         if self.free_bytes < need.memory_bytes:
@@ -152,6 +159,7 @@ class Room:
         Nobody enters but by a reservation, so the room is fullest at the start or
         where a reservation begins.
         """
+        need = self.taken_by(need)
         if not self._fits_at(need, start_s):
             return False
         for reservation in self.reservations:
@@ -188,7 +196,7 @@ class Room:
         """The earliest time at which *need* fits, reservations aside; infinite if it never does."""
         if self.fits_now(need):
             return now_s
-        if need.whole:
+        if self.taken_by(need).whole:
             if self.foreign or self.whole_bytes < need.memory_bytes or not self.occupants:
                 return math.inf
             return self.occupants[-1].end_s

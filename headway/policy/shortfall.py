@@ -102,6 +102,8 @@ def _gpus(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
             f"needs {format_size(ask.gpu.memory_bytes)} {each}; the largest headroom is "
             f"{format_size(free_bytes)} on {node.name}/gpu{room.index}"
         )
+        if alone := sum(room.alone for room, _ in rooms):
+            text += f"; {alone} take(s) one run at a time: nobody sees what each program holds"
         return Wait(Resource.GPU_MEMORY, text)
     text = (
         f"needs {ask.gpus} GPU(s) with room for its utilisation of {ask.gpu.load:.0%}; "

@@ -27,6 +27,7 @@ from headway.run.environment_pruning import prune_environments
 from headway.run.follow import Follower, Listener
 from headway.run.followed import Followed
 from headway.run.gang_folder import forget_gang_folder, tell
+from headway.run.gpu_memory import limit_gpus
 from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
 from headway.run.kept_files import keep_new_files
 from headway.run.memory_growth import MemoryGrowth
@@ -165,6 +166,7 @@ class Attempt(NodeAttempt):
             check_spec(wanted, self._policy())
             with suppress(ContainerExists):  # another process of this very attempt was faster
                 runtime.create(wanted)
+        limit_gpus(self, lease)
         self._begin(lease)
         runtime.start(self.container)
         # Where the machine slept in between, the run may be elsewhere by now.
@@ -334,9 +336,12 @@ class Attempt(NodeAttempt):
         """End the run in the ledger; the first end counts."""
         self.site.ledger.runs.finish(self.fence, exit_, measured or Measurement())
 
-    def give_back(self, wait: Wait) -> None:
-        """Not now after all: back to the queue as the same attempt, with the reason."""
-        self.site.ledger.leases.give_back(self.fence, wait)
+    def give_back(self, wait: Wait) -> bool:
+        """Not now after all: back to the queue as the same attempt, with the reason.
+
+        False where that cannot be: its container was started, or it is a part of a gang.
+        """
+        return self.site.ledger.leases.give_back(self.fence, wait)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """Which runtime a node has: settled by its worker, for every process of the node."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.clock import Clock
@@ -26,6 +27,7 @@ class ChosenRuntime:
         clock: The runtimes'.
         site_id: Labels the site's containers.
         closed: Asked for the services on other machines that containers may not reach now.
+        let_go: See `RunGroups`.
     """
 
     def __init__(
@@ -34,9 +36,10 @@ class ChosenRuntime:
         clock: Clock,
         site_id: str,
         closed: Callable[[], Sequence[tuple[str, int]]],
+        let_go: Callable[[Path], None],
     ) -> None:
         self._settings, self._clock = settings, clock
-        self._site_id, self._closed = site_id, closed
+        self._site_id, self._closed, self._let_go = site_id, closed, let_go
         self._note = settings.state_dir / "runtime"
 
     @property
@@ -84,7 +87,8 @@ class ChosenRuntime:
         """A runtime of *kind* under *policy*; *reserve_cpus* are held back from runs."""
         if kind is RuntimeKind.DOCKER:
             return self._engine(policy, reserve_cpus)
-        return ProcessRuntime(self._settings.home, policy, self._clock, reserve_cpus)
+        home, let_go = self._settings.home, self._let_go
+        return ProcessRuntime(home, policy, self._clock, reserve_cpus, let_go)
 
     def for_stopping(self, before: Runtime | None = None) -> Runtime | None:
         """One that lists and stops containers, made without asking ledger or engine.
@@ -114,4 +118,5 @@ class ChosenRuntime:
             docker_host=self._settings.docker_host,
             closed=self._closed,
             reserve_cpus=reserve_cpus,
+            let_go=self._let_go,
         )

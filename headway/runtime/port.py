@@ -177,6 +177,13 @@ class Runtime(Protocol):
     def create(self, spec: ContainerSpec) -> None:
         """Create, do not start. Raises `ContainerExists`, `ImageMissing`, `PolicyViolation`."""
 
+    def gpu_group(self, name: str) -> Path | None:
+        """Where the control group of version 2 is in which container *name* will start, made.
+
+        A driver limits by it what the program takes of GPUs. It goes with `remove` and `sweep`, who
+        is told before. None where there is no such group before the program starts.
+        """
+
     def start(self, name: str) -> None:
         """Start a created container; one that runs or ran is left as it is.
 

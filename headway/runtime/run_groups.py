@@ -77,10 +77,17 @@ class RunGroups:
     Args:
         site: Names the site's groups.
         reserve_cpus: Held back on this node from runs, for what runs outside of the groups.
+        let_go: Is told of each group before it is removed: the directory of version 2.
     """
 
-    def __init__(self, site: str, reserve_cpus: float = 0.0) -> None:
+    def __init__(
+        self,
+        site: str,
+        reserve_cpus: float = 0.0,
+        let_go: Callable[[Path], None] = lambda _folder: None,
+    ) -> None:
         self.cgroups = Cgroups()
+        self._let_go = let_go
         self._prefix = f"{site}-"
         self._reserve_cpus = reserve_cpus
 
@@ -127,7 +134,19 @@ class RunGroups:
                 log.warning("container %s's memory is held by its watchdog alone: %s", name, error)
             with suppress(OSError):
                 found.append(self.cgroups.freezable(group))
-        return [each for each in found if each is not None]
+        if (unified := self.cgroups.unified_folder(group)) is not None and unified.is_dir():
+            found.append(unified / "cgroup.procs")
+        return list(dict.fromkeys(each for each in found if each is not None))
+
+    def gpu_group(self, name: str) -> Path | None:
+        """Make the group by which a driver limits what container *name* takes of GPUs."""
+        if not self.cgroups.writable():
+            return None
+        try:
+            return self.cgroups.have_unified(self.path(name))
+        except OSError as error:
+            log.warning("container %s has no group for limits of GPUs: %s", name, error)
+            return None
 
     def limit_memory(self, name: str, most_bytes: int) -> None:
         """Have the group of container *name* hold *most_bytes* from now on.
@@ -159,12 +178,18 @@ class RunGroups:
     def remove(self, name: str) -> None:
         """Remove the group of container *name*, which is gone. Idempotent."""
         try:
-            self.cgroups.remove(self.path(name))
+            self._remove(name)
         except OSError as error:
             raise RuntimeFailure(
                 f"container {name} is removed, but not its control group ({error.strerror}): "
                 "one of its processes may live on, as in state D; look for it with ps"
             ) from error
+
+    def _remove(self, name: str) -> None:
+        folder = self.cgroups.unified_folder(self.path(name))
+        if folder is not None and folder.is_dir():
+            self._let_go(folder)
+        self.cgroups.remove(self.path(name))
 
     def left(self) -> set[str]:
         """Names of the containers of which there are groups."""
@@ -180,7 +205,7 @@ class RunGroups:
         there = known() if left else ()
         for name in sorted(each for each in left if each not in there):
             try:
-                self.cgroups.remove(self.path(name))
+                self._remove(name)
             except OSError as error:
                 log.warning("control group %s stays: %s", self.path(name), error.strerror)
             else:

@@ -22,6 +22,15 @@ class GpuLost(TelemetryError):
     line = "GPU {gpu} is lost ({cause}); nothing more is started on it"
 
 
+class LimitUntaken(TelemetryError):
+    """A GPU's driver does not keep a control group to its memory."""
+
+    gpu: str
+    limit: str
+    cause: str
+    line = "GPU {gpu} takes no limit of {limit} ({cause})"
+
+
 class TelemetryTimeout(TelemetryError):
     """A reading did not come in time."""
 

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,10 +15,11 @@ import pynvml
 from headway.clock import Clock, SystemClock
 from headway.model.gpu_health import GpuHealth
 from headway.model.link import GpuLinks
-from headway.model.node import Gpu, GpuReading
+from headway.model.node import Gpu, GpuReading, MemoryMeans
 from headway.telemetry.deadline import DeadlineReader
 from headway.telemetry.errors import GpuLost, NvmlUnavailable
-from headway.telemetry.nvml import LOST, Device, find, words
+from headway.telemetry.nvml import Device, find
+from headway.telemetry.nvml_errors import LOST, words
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -99,7 +101,7 @@ class NvmlGpus:
             NvmlUnavailable: NVML cannot be used (any more).
             TelemetryTimeout: NVML hangs.
         """
-        return self._reader.call(self._health)
+        return self._each(lambda device: device.health(self._note_xid))
 
     def xids(self) -> list[tuple[str, int]]:
         """Xids that `health` has met, each once, with the uuid; also if it raised afterwards."""
@@ -121,12 +123,46 @@ class NvmlGpus:
             lambda: tuple(self._ask(device.links, device.gpu.uuid) for device in self._open())
         )
 
-    def _health(self) -> tuple[GpuHealth, ...]:
+    def means(self, group: Path | None) -> dict[str, tuple[MemoryMeans, str]]:
+        """By what each GPU can keep runs to their memory, tried out on *group*, and why not better.
+
+        Raises:
+            NvmlUnavailable: NVML cannot be used (any more).
+            TelemetryTimeout: NVML hangs.
+        """
+        return dict(self._each(lambda device: (device.gpu.uuid, device.means(group))))
+
+    def limit(self, uuid: str, group: Path, most_bytes: int) -> None:
+        """Have the driver give programs in *group* at most so much of a GPU, and read it back.
+
+        Raises:
+            LimitUntaken: It does not, or holds another limit than this one.
+            GpuLost: The GPU fell off the bus.
+            NvmlUnavailable: NVML cannot be used (any more).
+            TelemetryTimeout: NVML hangs.
+        """
+
+        def limit() -> None:
+            for device in self._open():
+                if device.gpu.uuid == uuid:
+                    return self._ask(partial(device.limit, group, most_bytes), uuid)
+            raise GpuLost(uuid, self._lost.get(uuid, "NVML does not list it"))
+
+        self._reader.call(limit)
+
+    def unlimit(self, group: Path) -> None:
+        """Take back what *group* was limited to, of every GPU. Raises as `limit`."""
+        self._each(lambda device: device.unlimit(group))
+
+    def _each(self, ask: Callable[[Device], T]) -> tuple[T, ...]:
+        """What *ask* answers of every GPU that is not lost."""
+        return self._reader.call(lambda: self._answers(ask))
+
+    def _answers(self, ask: Callable[[Device], T]) -> tuple[T, ...]:
         found = []
         for device in self._open():
-            uuid = device.gpu.uuid
             with suppress(GpuLost):  # the next reading says so
-                found.append(self._ask(lambda: device.health(self._note_xid), uuid))  # noqa: B023 - asked at once
+                found.append(self._ask(partial(ask, device), device.gpu.uuid))
         return tuple(found)
 
     def _note_xid(self, uuid: str, xid: int) -> None:

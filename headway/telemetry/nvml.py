@@ -1,4 +1,6 @@
-"""One GPU as NVML shows it. This file, gpu.py and activity.py are the only home of pynvml.
+"""One GPU as NVML shows it.
+
+Beside this file gpu.py, activity.py, limits.py and nvml_errors.py know pynvml.
 
 Of a GPU that is divided by MIG, the slices are the GPUs: each has a uuid and
 memory of its own, and a container is given a slice by that uuid.
@@ -8,35 +10,29 @@ import ctypes
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pynvml
 
 from headway.model.gpu_health import GpuHealth
 from headway.model.link import GpuLinks, NvLink, Pcie
-from headway.model.node import WITHOUT_NVLINK, Gpu, GpuProcess, GpuReading
+from headway.model.node import WITHOUT_NVLINK, Gpu, GpuProcess, GpuReading, MemoryMeans
+from headway.telemetry import limits
 from headway.telemetry.activity import Activity, Gpm, limits_of
-from headway.telemetry.errors import NvmlUnavailable
-from headway.units import KIB
+from headway.telemetry.errors import LimitUntaken, NvmlUnavailable
+from headway.telemetry.nvml_errors import LOST, NOT_OFFERED, offered, told, words
+from headway.units import KIB, MIB, format_size
 
 T = TypeVar("T")
 _ALL_LINKS = 0xFFFF_FFFF
 """NVML's scope for the sum over all NVLinks of a GPU."""
 _NVLINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0"}
 """nvmlNvlinkVersion_t; older bindings lack names for the later ones."""
-LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
-"""Errors of one GPU that leave the others alone."""
 _MOST_EVENTS = 100
 """Read of one GPU at once."""
 _CPU_WORDS, _WORD_BITS = 64, 64
 """Room for 4,096 CPUs, in NVML's words."""
-_NOT_OFFERED = (
-    pynvml.NVML_ERROR_NOT_SUPPORTED,
-    pynvml.NVML_ERROR_NO_PERMISSION,
-    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
-    pynvml.NVML_ERROR_NO_DATA,
-)
 
 
 class _Traffic(NamedTuple):
@@ -67,10 +63,10 @@ class Device:
         self._gpm = Gpm(self.handle)
 
     def _offered(self, read: Callable[..., T], *args: object) -> T | None:
-        return _offered(lambda: read(self.handle, *args))
+        return offered(lambda: read(self.handle, *args))
 
     def _told(self, read: Callable[..., T], *args: object) -> T | None:
-        return _told(lambda: read(self.handle, *args))
+        return told(lambda: read(self.handle, *args))
 
     def read(self, now_s: float) -> GpuReading:
         """What it does at *now_s* of the monotonic clock; NVLink's rates since the reading before.
@@ -87,7 +83,7 @@ class Device:
         tx = self._offered(pcie, pynvml.NVML_PCIE_UTIL_TX_BYTES)
         nvlink_rx, nvlink_tx = self._nvlink_rates(now_s)
         # What only a profile tells of takes no reading with it where it fails.
-        activity = _told(lambda: self._gpm.read(now_s)) or Activity()
+        activity = told(lambda: self._gpm.read(now_s)) or Activity()
         clock = self._told(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM)
         highest = self._told(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
         reasons = self._told(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
@@ -120,7 +116,7 @@ class Device:
         try:
             return self._figures()
         finally:
-            _told(lambda: self._read_xids(note_xid))
+            told(lambda: self._read_xids(note_xid))
 
     def _figures(self) -> GpuHealth:
         remapped = self._told(pynvml.nvmlDeviceGetRemappedRows)
@@ -170,7 +166,7 @@ class Device:
                 self.board, pynvml.nvmlEventTypeXidCriticalError, self._events
             )
         except pynvml.NVMLError as error:
-            self.has_events = error.value not in _NOT_OFFERED
+            self.has_events = error.value not in NOT_OFFERED
             self._free_events()
             raise
 
@@ -188,6 +184,46 @@ class Device:
         if events is not None:
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlEventSetFree(events)
+
+    def means(self, group: Path | None) -> tuple[MemoryMeans, str]:
+        """See `GpuSensors.means`."""
+        why = "programs start in no control group of version 2 that is headway's"
+        if group is not None:
+            try:
+                self.limit(group, self.gpu.memory_bytes // 3 // MIB * MIB)
+                self.limit(group, None)
+            except LimitUntaken as error:
+                why = f"no limits by the driver: {error.cause}"
+            else:
+                return MemoryMeans.DRIVER_LIMIT, ""
+        if self._offered(_processes) is not None:
+            return MemoryMeans.WATCH, why
+        why += "; the driver does not tell which processes are on it"
+        is_slice = _address(self.handle) != _address(self.board)
+        return (MemoryMeans.MIG if is_slice else MemoryMeans.WHOLE), why
+
+    def limit(self, group: Path, most_bytes: int | None) -> None:
+        """Have it give programs in *group* at most so much memory, None for any; read back.
+
+        Raises:
+            LimitUntaken: It does not.
+        """
+        asked = "nothing" if most_bytes is None else format_size(most_bytes)
+        try:
+            limits.set_limit(self.handle, group, most_bytes)
+            found = limits.limit_of(self.handle, group)
+        except pynvml.NVMLError as error:
+            if error.value in LOST:
+                raise
+            raise LimitUntaken(self.gpu.uuid, asked, words(error)) from error
+        if found != most_bytes:
+            held = "nothing" if found is None else f"{found:,} B"
+            raise LimitUntaken(self.gpu.uuid, asked, f"it holds {held} afterwards")
+
+    def unlimit(self, group: Path) -> None:
+        """Take back a limit of *group*, where it has one. Raises as `limit`."""
+        if self._told(limits.limit_of, group) is not None:
+            self.limit(group, None)
 
     def _nvlink_rates(self, now_s: float) -> tuple[float, float] | tuple[None, None]:
         counters = self._offered(_nvlink_counters)
@@ -226,7 +262,7 @@ class Device:
             try:
                 state = pynvml.nvmlDeviceGetNvLinkState(self.handle, link)
             except pynvml.NVMLError as error:
-                if error.value not in (*_NOT_OFFERED, pynvml.NVML_ERROR_INVALID_ARGUMENT):
+                if error.value not in (*NOT_OFFERED, pynvml.NVML_ERROR_INVALID_ARGUMENT):
                     raise
                 break  # no NVLink at all, or the GPU has no more of them
             if state == pynvml.NVML_FEATURE_ENABLED:
@@ -294,7 +330,7 @@ def _distance(one: Any, other: Any) -> int | None:
 
 
 def _slices(handle: Any) -> list[Any]:
-    mode = _offered(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+    mode = offered(lambda: pynvml.nvmlDeviceGetMigMode(handle))
     if mode is None or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
         return [handle]
     slices = []
@@ -320,9 +356,9 @@ def _address(handle: Any) -> int:
 
 def _memory(handle: Any, uuid: str) -> tuple[int, int, int]:
     """Total and used bytes, and those of the used ones that the driver keeps for itself."""
-    memory = _offered(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2))
+    memory = offered(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2))
     if memory is None:
-        memory = _offered(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
+        memory = offered(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
     if memory is None:
         raise NvmlUnavailable(f"GPU {uuid} does not report its memory")
     return memory.total, memory.total - memory.free, getattr(memory, "reserved", 0)
@@ -356,28 +392,3 @@ def _processes(handle: Any) -> tuple[GpuProcess, ...]:
     except pynvml.NVMLError_FunctionNotFound:
         found = pynvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
     return tuple(GpuProcess(pid=each.pid, memory_bytes=each.usedGpuMemory) for each in found)
-
-
-def _offered(read: Callable[[], T]) -> T | None:
-    """*read*, or None where this GPU or driver does not offer it."""
-    try:
-        return read()
-    except pynvml.NVMLError as error:
-        if error.value in _NOT_OFFERED:
-            return None
-        raise
-
-
-def _told(read: Callable[[], T]) -> T | None:
-    """*read*, or None where it fails and the GPU is not lost."""
-    try:
-        return read()
-    except pynvml.NVMLError as error:
-        if error.value in LOST:
-            raise
-        return None
-
-
-def words(error: Any) -> str:
-    """An error of NVML in a message."""
-    return f"NVML error {error.value}: {error}"

@@ -5,15 +5,16 @@ contract in `tests.ports.telemetry_contract`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from headway.model.gpu_health import GpuHealth
 from headway.model.link import GpuLinks
-from headway.model.node import Gpu, GpuReading, HostReading
+from headway.model.node import Gpu, GpuReading, HostReading, MemoryMeans
 
 
 class GpuSensors(Protocol):
-    """Reads the GPUs of this node."""
+    """Reads the GPUs of this node, and limits what programs take of them."""
 
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs this node has, lost ones too; empty where there is no NVIDIA driver at all.
@@ -55,6 +56,33 @@ class GpuSensors(Protocol):
 
     def retry_lost(self) -> None:
         """Ask for lost GPUs at the next reading, without the usual pause."""
+        ...
+
+    def means(self, group: Path | None) -> Mapping[str, tuple[MemoryMeans, str]]:
+        """By what each GPU that is not lost can keep runs to their memory, and why not better.
+
+        Tried out on *group*, the directory of a control group without a process, which has no
+        limit afterwards; None where programs have no such group before they start.
+
+        Raises:
+            NvmlUnavailable: NVML cannot be used (any more).
+            TelemetryTimeout: NVML hangs.
+        """
+        ...
+
+    def limit(self, uuid: str, group: Path, most_bytes: int) -> None:
+        """Have the driver give programs in *group* at most so much of a GPU, and read it back.
+
+        Raises:
+            LimitUntaken: It does not, or holds another limit than this one.
+            GpuLost: The GPU fell off the bus.
+            NvmlUnavailable: NVML cannot be used (any more).
+            TelemetryTimeout: NVML hangs.
+        """
+        ...
+
+    def unlimit(self, group: Path) -> None:
+        """Take back what *group* was limited to, of every GPU. Raises as `limit`."""
         ...
 
     def links(self) -> tuple[GpuLinks, ...]:

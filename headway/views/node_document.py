@@ -11,7 +11,7 @@ from headway.model.gpu_health import GpuDrain
 from headway.model.lease import Lease
 from headway.model.node import GpuReading
 from headway.model.staged import CacheUse
-from headway.policy.headroom import gpu_bytes_of_runs
+from headway.policy.headroom import gpu_bytes_of_runs, memory_means
 from headway.policy.strangers import strangers
 from headway.scheduler.snapshot import as_heard
 from headway.site import Site
@@ -60,6 +60,8 @@ def node_shown(
                 "index": gpu.index,
                 "name": gpu.name,
                 "memory_bytes": gpu.memory_bytes,
+                "memory_kept_by": memory_means(gpu, used.get(gpu.uuid)).value,
+                "memory_kept_why": gpu.kept_why,
                 "promised_bytes": sum(it["granted_bytes"] for it in _runs_on(gpu.uuid, held)),
                 "runs": _runs_on(gpu.uuid, held),
                 "strangers": _strangers_on(used.get(gpu.uuid)),

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from headway.model.attempt_record import ProgressSnapshot
+from headway.model.node import MemoryMeans
 from headway.model.progress import ProgressPoint
 from headway.model.run import Span
 from headway.policy.outlook import around
@@ -92,6 +93,14 @@ def out_of_service(gpu: Mapping[str, Any]) -> str:
     return f"lost: {gpu['lost']}" if gpu["lost"] else ""
 
 
+_KEPT: Mapping[str, str] = {
+    MemoryMeans.DRIVER_LIMIT: ", kept by the driver",
+    MemoryMeans.MIG: ", one run a slice",
+    MemoryMeans.WHOLE: ", one run at a time",
+}
+"""By what runs are kept to their memory; of the usual, the watch, nothing is said."""
+
+
 def _gpu_text(gpu: Mapping[str, Any]) -> str:
     if out := out_of_service(gpu):
         return f"gpu{gpu['index']} {out}"
@@ -99,7 +108,8 @@ def _gpu_text(gpu: Mapping[str, Any]) -> str:
     holders = [f"run {each['run_id'][:8]}" for each in gpu.get("runs") or ()]
     holders += [stranger_text(each) for each in gpu.get("strangers") or ()]
     by = f" (gpu{gpu['index']}: {', '.join(holders)})" if holders else ""
-    return f"{gpu['name']} {promised}{by}"
+    kept = _KEPT.get(gpu.get("memory_kept_by", ""), "")
+    return f"{gpu['name']} {promised}{kept}{by}"
 
 
 def stranger_text(process: Mapping[str, Any]) -> str:

@@ -35,6 +35,7 @@ from headway.model.node import (
     Capacity,
     Gpu,
     HostReading,
+    MemoryMeans,
     Node,
     NodePorts,
     NodeReading,
@@ -470,6 +471,24 @@ def test_a_run_that_ends_in_the_line_keeps_what_it_waited_for(ledger: Ledger) ->
 
 def failure(kind: Silent = Silent.GPU_UNUSED, measured: float = 0.0) -> SilentFailure:
     return SilentFailure(kind, "a", "GPU-a", measured, 0.02, f"measured {measured}")
+
+
+def test_a_gpu_is_watched_alone_until_its_node_registers_anew(ledger: Ledger) -> None:
+    gpus = tuple(
+        Gpu(f"GPU-{n}", n, "H100", GIB, kept_by=MemoryMeans.DRIVER_LIMIT) for n in range(2)
+    )
+    node = Node("limits", "gpu", Capacity(1.0, GIB, gpus))
+    ledger.nodes.register(node, boot_id="boot", worker_token="token")
+    ledger.nodes.watch_alone("limits", "GPU-1", "it took none")
+    record = ledger.nodes.get("limits")
+    assert record is not None
+    first, second = record.node.capacity.gpus
+    assert (first, second.kept_by, second.kept_why) == (gpus[0], MemoryMeans.WATCH, "it took none")
+    ledger.nodes.watch_alone("nobody", "GPU-1", "it took none")
+    ledger.nodes.register(node, boot_id="boot", worker_token="token")
+    record = ledger.nodes.get("limits")
+    assert record is not None
+    assert record.node.capacity.gpus == gpus
 
 
 def test_a_warning_begins_once_goes_on_and_is_over(ledger: Ledger) -> None:

@@ -1,5 +1,6 @@
 """Fakes and real sensors keep the same promises."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +9,10 @@ import pytest
 
 from headway.model.gpu_health import Sickness
 from headway.model.link import Pcie
-from headway.model.node import GpuProcess
+from headway.model.node import GpuProcess, MemoryMeans
 from headway.policy.closeness import closeness
 from headway.policy.gpu_health import sicknesses
-from headway.telemetry.errors import NvmlUnavailable, TelemetryTimeout
+from headway.telemetry.errors import LimitUntaken, NvmlUnavailable, TelemetryTimeout
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import GpuSensors, HostSensors
@@ -52,6 +53,12 @@ class FakeRig:
     def hang(self) -> None:
         self.sensors.error = TelemetryTimeout("NVML", 5.0)
 
+    def offer_limits(self) -> None:
+        self.sensors.takes_limits = True
+
+    def limits(self) -> dict[tuple[str, Path], int]:
+        return self.sensors.limits
+
     def heal(self) -> None:
         self.sensors.error = None
 
@@ -77,6 +84,12 @@ class StubRig:
 
     def hang(self) -> None:
         self.stub.fail(hang=1)
+
+    def offer_limits(self) -> None:
+        self.stub.fail(limits=1)
+
+    def limits(self) -> dict[tuple[str, Path], int]:
+        return {(uuid, Path(group)): held for (uuid, group), held in self.stub.limits.items()}
 
     def heal(self) -> None:
         self.stub.heal()
@@ -124,6 +137,42 @@ class TestNvmlGpus(DriverContract):
         rig.sensors.health()
         assert rig.sensors.xids() == [("MIG-a", 48), ("MIG-b", 48)]
 
+    @pytest.mark.parametrize(
+        ("limits", "said"),
+        [
+            (2, "it holds nothing afterwards"),  # setting answers well, and does nothing
+            (3, "NVML error 3: Not Supported"),
+            (4, "NVML error 4: Insufficient Permissions"),
+        ],
+    )
+    def test_a_limit_that_does_not_take_is_none(
+        self, rig: StubRig, tmp_path: Path, limits: int, said: str
+    ) -> None:
+        rig.stub.fail(limits=limits)
+        by, why = rig.sensors.means(tmp_path)["GPU-0"]
+        assert (by, why.endswith(said)) == (MemoryMeans.WATCH, True), why
+        with pytest.raises(LimitUntaken, match=re.escape(said)):
+            rig.sensors.limit("GPU-0", tmp_path, GIB)
+
+    def test_a_limit_of_a_group_that_is_not_there_does_not_take(
+        self, rig: StubRig, tmp_path: Path
+    ) -> None:
+        rig.offer_limits()
+        with pytest.raises(LimitUntaken, match="NVML error 6"):
+            rig.sensors.limit("GPU-0", tmp_path / "gone", GIB)
+
+    def test_slices_take_no_limits_and_are_watched(self, rig: StubRig, tmp_path: Path) -> None:
+        rig.offer_limits()
+        rig.stub.set("GPU-0", mig=1, slices=(StubGpu("MIG-a"),))
+        found = {uuid: by for uuid, (by, _) in rig.sensors.means(tmp_path).items()}
+        assert found == {"MIG-a": MemoryMeans.WATCH, "GPU-1": MemoryMeans.DRIVER_LIMIT}
+
+    def test_where_no_process_is_told_a_run_has_its_slice_or_gpu_alone(self, rig: StubRig) -> None:
+        rig.stub.set("GPU-0", mig=1, slices=(StubGpu("MIG-a"),))
+        rig.stub.fail(processes=0)
+        found = {uuid: by for uuid, (by, _) in rig.sensors.means(None).items()}
+        assert found == {"MIG-a": MemoryMeans.MIG, "GPU-1": MemoryMeans.WHOLE}
+
 
 class ImitationRig:
     """The real adapter and the real pynvml over NVIDIA's own imitation."""
@@ -146,6 +195,10 @@ class TestImitatedGpus(GpuSensorsContract):
         gpus = ImitatedGpus(tmp_path, ["GPU-0", "GPU-1"])
         with elsewhere(gpus) as sensors:
             yield ImitationRig(gpus, sensors)
+
+    def test_its_driver_has_no_limits(self, rig: GpuRig, tmp_path: Path) -> None:
+        with pytest.raises(LimitUntaken, match="NVML error 13: Function Not Found"):
+            rig.sensors.limit("GPU-0", tmp_path, GIB)
 
     def test_what_the_driver_keeps_is_no_programs(self, rig: GpuRig) -> None:
         (idle, _) = rig.sensors.read()

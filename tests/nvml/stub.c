@@ -5,6 +5,10 @@
  *   init_error 18              nvmlInit fails with this code
  *   error 999                  every call on a device fails
  *   hang 1                     every call waits until this line is gone
+ *   limits 1                   what the calls of driver r615 for memory limits do: 0 there are none
+ *                              (an older driver), 1 they work, 2 setting says so and does nothing;
+ *                              else setting answers this code. A limit is a file in PATH.limits
+ *   processes 0                no GPU tells who is on it
  *   memory_v2 0                no nvmlDeviceGetMemoryInfo_v2 (an old driver)
  *   gpu / slice                starts a GPU, or a MIG slice of the GPU before it
  *     uuid, name, total, used, reserved, util, temp, power_mw, pcie_rx, pcie_tx,
@@ -37,7 +41,7 @@ typedef struct {
     unsigned n_xids, xids[MAX_XIDS];
 } Gpu;
 
-static struct { long long init_error, error, hang, memory_v2; int n; Gpu gpu[MAX_GPUS]; } S;
+static struct { long long init_error, error, hang, limits, memory_v2, processes; int n; Gpu gpu[MAX_GPUS]; } S;
 static struct stat seen;
 static char seen_path[4096];
 static int started;
@@ -60,6 +64,8 @@ static void set(const char *key, const char *value) {
     Gpu *g = S.n ? &S.gpu[S.n - 1] : NULL;
     if (!strcmp(key, "init_error")) S.init_error = n;
     else if (!strcmp(key, "hang")) S.hang = n;
+    else if (!strcmp(key, "processes")) S.processes = n;
+    else if (!strcmp(key, "limits")) S.limits = n;
     else if (!strcmp(key, "memory_v2")) S.memory_v2 = n;
     else if (!strcmp(key, "error")) { if (g) g->error = n; else S.error = n; }
     else if (!g) return;
@@ -89,8 +95,8 @@ static void load(void) {
     FILE *file = fopen(path, "r");
     if (!file) return;
     char line[512], key[64], value[400];
-    S.init_error = S.error = S.hang = S.n = 0;
-    S.memory_v2 = 1;
+    S.init_error = S.error = S.hang = S.limits = S.n = 0;
+    S.memory_v2 = S.processes = 1;
     while (fgets(line, sizeof line, file)) {
         value[0] = 0;
         if (sscanf(line, "%63s %399[^\n]", key, value) >= 1 && S.n < MAX_GPUS) set(key, value);
@@ -242,11 +248,49 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *h, unsigned index, void **handle) 
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *count, Process *out) {
     DEVICE(h)
+    if (!S.processes) return NOT_SUPPORTED;
     unsigned room = *count;
     *count = g->n_processes;
     if (room < g->n_processes) return INSUFFICIENT_SIZE;
     if (out) memcpy(out, g->processes, g->n_processes * sizeof *out);
     return OK;
+}
+
+/* What a control group may have of a GPU goes with the group's directory. */
+typedef struct { const char *group; unsigned long long soft, hard, used; } Limits;
+static void limit_path(char *out, size_t n, const Gpu *g, const char *group) {
+    int at = snprintf(out, n, "%s.limits/%s:", getenv("HEADWAY_NVML_STUB_STATE"), g->uuid);
+    snprintf(out + at, n - (size_t)at, "%s", group);
+    for (char *c = out + at; *c; c++) if (*c == '/') *c = '%';
+}
+int nvmlDeviceSetMemoryLimits_v1(void *h, const Limits *l) {
+    char path[8192];
+    DEVICE(h)
+    if (!S.limits) return 13;
+    if (S.limits > 2) return (int)S.limits;
+    if (g->parent >= 0) return NOT_SUPPORTED;
+    if (access(l->group, F_OK)) return NOT_FOUND;
+    if (S.limits == 2) return OK;
+    snprintf(path, sizeof path, "%s.limits", seen_path);
+    mkdir(path, 0777);
+    limit_path(path, sizeof path, g, l->group);
+    if (!l->soft && l->hard == ~0ull) { unlink(path); return OK; }
+    FILE *file = fopen(path, "w");
+    if (!file) return 999;
+    fprintf(file, "%llu %llu\n", l->soft, l->hard);
+    fclose(file);
+    return OK;
+}
+int nvmlDeviceGetMemoryLimits_v1(void *h, Limits *l) {
+    char path[8192];
+    DEVICE(h)
+    if (!S.limits) return 13;
+    limit_path(path, sizeof path, g, l->group);
+    FILE *file = access(l->group, F_OK) ? NULL : fopen(path, "r");
+    if (!file) return NOT_SUPPORTED; /* as of a group without one */
+    int read = fscanf(file, "%llu %llu", &l->soft, &l->hard);
+    fclose(file);
+    return read == 2 ? OK : 999;
 }
 
 typedef struct {

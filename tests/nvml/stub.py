@@ -122,9 +122,27 @@ class StubGpus:
         self._write()
 
     def fail(self, **values: int) -> None:
-        """For all GPUs: ``init_error=``, ``error=``, ``hang=1``, ``memory_v2=0``."""
+        """For all GPUs, such as ``init_error=``, ``hang=1``, ``limits=``: see stub.c."""
         self._site = values
         self._write()
+
+    def limit(self, uuid: str, group: Path, most_bytes: int) -> None:
+        """What a process that was killed has set."""
+        folder = Path(f"{self.path}.limits")
+        folder.mkdir(exist_ok=True)
+        (folder / f"{uuid}:{group}".replace("/", "%")).write_text(f"0 {most_bytes}\n")
+
+    @property
+    def limits(self) -> dict[tuple[str, str], int]:
+        """What control groups may have of a GPU, by its uuid and the group's directory.
+
+        Also of groups that are gone: whoever removed one had not taken its limit back.
+        """
+        found = {}
+        for file in Path(f"{self.path}.limits").glob("*"):
+            uuid, _, group = file.name.partition(":")
+            found[uuid, group.replace("%", "/")] = int(file.read_text().split()[1])
+        return found
 
     def heal(self) -> None:
         """Take back `fail` and every GPU's own error."""

@@ -157,6 +157,8 @@ class FakeMachine:
     containers: dict[str, _Container] = field(default_factory=dict)
     unguarded: str = ""
     commands: dict[tuple[str, ...], CommandScript] = field(default_factory=dict)
+    gpu_groups: Path | None = None
+    """Where its control groups of version 2 are; None where it has none."""
 
     def __post_init__(self) -> None:
         self.answers.set()
@@ -221,6 +223,10 @@ class FakeRuntime:
         made = _Container(self._site, spec)
         if self.machine.containers.setdefault(spec.name, made) is not made:
             raise ContainerExists(spec.name)
+
+    def gpu_group(self, name: str) -> Path | None:
+        """Its folder below the machine's `gpu_groups`."""
+        return None if self.machine.gpu_groups is None else self.machine.gpu_groups / name
 
     def start(self, name: str) -> None:
         """Start a created container; one that runs or ran is left as it is."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from headway.model.gpu_health import GpuHealth
 from headway.model.link import GpuLinks
-from headway.model.node import Gpu, GpuReading, HostReading
-from headway.telemetry.errors import TelemetryError
+from headway.model.node import Gpu, GpuReading, HostReading, MemoryMeans
+from headway.telemetry.errors import GpuLost, LimitUntaken, TelemetryError
 from headway.units import GIB
 
 
@@ -15,6 +16,8 @@ class FakeGpus:
 
     Attributes:
         error: Raised by every call until it is None again.
+        takes_limits: Whether its driver has limits.
+        limits: What they are, by uuid and control group.
     """
 
     def __init__(self, *readings: GpuReading) -> None:
@@ -26,6 +29,8 @@ class FakeGpus:
         self._health: dict[str, GpuHealth] = {}
         self._xids: list[tuple[str, int]] = []
         self.error: TelemetryError | None = None
+        self.takes_limits = False
+        self.limits: dict[tuple[str, Path], int] = {}
 
     @classmethod
     def idle(cls, count: int, memory_bytes: int = 80 * GIB, name: str = "Fake GPU") -> "FakeGpus":
@@ -80,6 +85,28 @@ class FakeGpus:
 
     def retry_lost(self) -> None:
         """Every reading asks anew here."""
+
+    def means(self, group: Path | None) -> dict[str, tuple[MemoryMeans, str]]:
+        """The driver's limits, where it takes some, else the watch. Raises `error`."""
+        self._answer()
+        best = MemoryMeans.WATCH, "the test has no better"
+        if self.takes_limits and group is not None:
+            best = MemoryMeans.DRIVER_LIMIT, ""
+        return dict.fromkeys(self._readings, best)
+
+    def limit(self, uuid: str, group: Path, most_bytes: int) -> None:
+        """Note it. Raises `error`."""
+        self._answer()
+        if uuid not in self._readings:
+            raise GpuLost(uuid, "the test took it away")
+        if not self.takes_limits:
+            raise LimitUntaken(uuid, str(most_bytes), "the test said so")
+        self.limits[uuid, group] = most_bytes
+
+    def unlimit(self, group: Path) -> None:
+        """Forget it. Raises `error`."""
+        self._answer()
+        self.limits = {key: value for key, value in self.limits.items() if key[1] != group}
 
     def links(self) -> tuple[GpuLinks, ...]:
         """As the test set them, else nothing known of them. Raises `error`."""

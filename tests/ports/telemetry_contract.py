@@ -5,12 +5,13 @@ with the sensors and the means to move what they see.
 """
 
 import time
+from pathlib import Path
 from typing import Protocol
 
 import pytest
 
-from headway.model.node import Gpu, GpuProcess
-from headway.telemetry.errors import NvmlUnavailable, TelemetryTimeout
+from headway.model.node import Gpu, GpuProcess, MemoryMeans
+from headway.telemetry.errors import GpuLost, LimitUntaken, NvmlUnavailable, TelemetryTimeout
 from headway.telemetry.port import GpuSensors, HostSensors
 from headway.units import GIB
 
@@ -35,6 +36,12 @@ class DriverRig(GpuRig, Protocol):
 
     def hang(self) -> None:
         """The driver hangs."""
+
+    def offer_limits(self) -> None:
+        """The driver is r615 or newer."""
+
+    def limits(self) -> dict[tuple[str, Path], int]:
+        """What control groups may have, by uuid and group."""
 
     def heal(self) -> None:
         """Take back `mismatch` and `hang`."""
@@ -86,6 +93,21 @@ class GpuSensorsContract:
         assert list(rig.sensors.lost()) == ["GPU-2"]
         assert rig.sensors.gpus()[2] == before
 
+    def test_where_the_driver_has_no_limits_runs_are_watched_and_why_is_told(
+        self, rig: GpuRig, tmp_path: Path
+    ) -> None:
+        """As with every driver before r615: asked for, not taken for granted."""
+        for group in (None, tmp_path):
+            found = rig.sensors.means(group)
+            assert [by for by, _ in found.values()] == [MemoryMeans.WATCH] * 2
+            assert all(why for _, why in found.values())
+        with pytest.raises(LimitUntaken):
+            rig.sensors.limit("GPU-0", tmp_path, GIB)
+        rig.sensors.unlimit(tmp_path)
+        rig.lose("GPU-0")
+        with pytest.raises((GpuLost, LimitUntaken)):
+            rig.sensors.limit("GPU-0", tmp_path, GIB)
+
     def test_links_are_told_for_each_gpu(self, rig: GpuRig) -> None:
         """Also where nothing is known of them."""
         assert [each.uuid for each in rig.sensors.links()] == ["GPU-0", "GPU-1"]
@@ -100,6 +122,26 @@ class DriverContract(GpuSensorsContract):
         first, second = rig.sensors.read()
         assert first.processes == ()
         assert second.processes == (GpuProcess(4711, 29 * GIB), GpuProcess(4712, None))
+
+    def test_limits_are_tried_out_set_and_taken_back(self, rig: DriverRig, tmp_path: Path) -> None:
+        """Of each GPU by itself; taking back what there is none of is fine."""
+        rig.offer_limits()
+        assert set(rig.sensors.means(None).values()) != {(MemoryMeans.DRIVER_LIMIT, "")}
+        assert set(rig.sensors.means(tmp_path).values()) == {(MemoryMeans.DRIVER_LIMIT, "")}
+        assert rig.limits() == {}
+        other = tmp_path / "other"
+        other.mkdir()
+        rig.sensors.limit("GPU-0", tmp_path, 3 * GIB)
+        rig.sensors.limit("GPU-1", tmp_path, 5 * GIB)
+        rig.sensors.limit("GPU-1", other, 7 * GIB)
+        rig.sensors.limit("GPU-1", tmp_path, 6 * GIB)
+        kept = {("GPU-0", tmp_path): 3 * GIB, ("GPU-1", tmp_path): 6 * GIB}
+        assert rig.limits() == kept | {("GPU-1", other): 7 * GIB}
+        rig.sensors.unlimit(tmp_path)
+        rig.sensors.unlimit(tmp_path)
+        assert rig.limits() == {("GPU-1", other): 7 * GIB}
+        rig.lose("GPU-0")
+        assert list(rig.sensors.means(tmp_path)) == ["GPU-1"]
 
     def test_a_driver_that_cannot_be_used_is_never_an_empty_node(self, rig: DriverRig) -> None:
         """Every call fails, and works again after the repair."""

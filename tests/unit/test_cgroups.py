@@ -191,6 +191,42 @@ def test_a_group_can_be_passed_whatever_the_umask_is(
         assert (tmp_path / group).stat().st_mode & 0o777 == 0o755
 
 
+def test_a_group_for_limits_of_gpus_accounts_for_their_memory_where_the_kernel_can(
+    groups: Cgroups, tmp_path: Path
+) -> None:
+    tree(tmp_path, {"fs/cgroup.controllers": "cpu memory\n"})
+    folder = tmp_path / "fs/headway/run"
+    assert groups.have_unified("/headway/run") == folder
+    assert folder.is_dir()
+    assert not (tmp_path / "fs/headway/cgroup.subtree_control").exists()
+    tree(tmp_path, {"fs/cgroup.controllers": "cpu dmem memory\n"})
+    groups.have_unified("/headway/run")
+    for parent in ("fs", "fs/headway"):
+        assert (tmp_path / parent / "cgroup.subtree_control").read_text() == "+dmem"
+    assert not (folder / "cgroup.subtree_control").exists()
+    tree(tmp_path, {"v1/mountinfo": mount(tmp_path / "m", "cgroup", options="rw,memory")})
+    assert Cgroups(tmp_path / "v1").have_unified("/headway/run") is None
+
+
+def test_no_group_goes_before_its_limits_are_let_go(tmp_path: Path) -> None:
+    tree(tmp_path, {"proc/cgroup": "0::/\n", "proc/mountinfo": mount(tmp_path / "fs", "cgroup2")})
+    gone: list[str] = []
+
+    def let_go(folder: Path) -> None:
+        assert folder.is_dir()
+        gone.append(folder.name)
+
+    runs = RunGroups("site", let_go=let_go)
+    runs.cgroups = Cgroups(tmp_path / "proc")
+    for name in ("one", "two", "three"):
+        (tmp_path / "fs/headway" / f"site-{name}").mkdir(parents=True)
+    runs.remove("one")
+    runs.remove("one")
+    runs.sweep(lambda: {"two"})
+    assert gone == ["site-one", "site-three"]
+    assert runs.left() == {"two"}
+
+
 def test_a_weight_stays_within_what_the_kernel_takes(groups: Cgroups, tmp_path: Path) -> None:
     (tmp_path / "fs").mkdir()
     for cpus, weight in ((0.001, "1"), (500.0, "10000")):

@@ -42,6 +42,9 @@ function figures(seen) {
 
 const strangerText = (each) => `${each.user ? `${each.user}'s ${each.command}, ` : ""}pid ${each.pid}, ${size(each.memory_bytes)}, since ${clock(each.since)}`;
 
+// By what runs that share a GPU are kept to their memory: MemoryMeans in the code.
+const KEPT = { driver_limit: ", memory kept by the driver", watch: ", memory watched", mig: ", one run a slice", whole: ", one run at a time" };
+
 function holders(gpu, names) {
   const runs = gpu.runs.map((each) => h("a", { href: `#/runs/${each.run_id}` }, names[each.run_id] ?? `run ${each.run_id.slice(0, 8)}`));
   const others = (gpu.strangers ?? []).map((each) => h("span", { class: "bad" }, `no run's: ${strangerText(each)}`));
@@ -62,7 +65,7 @@ function nodeCard(node, busy, names) {
       strangers: strangers(gpu.used_bytes, gpu.runs_used_bytes) };
     return device(name, memoryBar(`Memory of ${name}`, memory), busyLine(name, busy[gpu.uuid] ?? []), h("span", {},
       `${size(gpu.promised_bytes)} of ${size(gpu.memory_bytes)} promised, ${size(gpu.used_bytes)} in use; busy ${percent(gpu.utilisation_frac)}`,
-      holders(gpu, names)));
+      h("span", { title: gpu.memory_kept_why }, KEPT[gpu.memory_kept_by] ?? ""), holders(gpu, names)));
   };
   return h("section", { class: "card", "aria-label": `Node ${node.node}` },
     h("h3", {}, node.node, " ", h("span", { class: node.state === "ready" ? "good" : "bad" },

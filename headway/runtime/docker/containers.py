@@ -70,6 +70,7 @@ class DockerRuntime:
         closed: Asked for host and port of services on other machines that containers may not
             reach now.
         reserve_cpus: Held back on this node from runs.
+        let_go: See `RunGroups`.
     """
 
     kind = RuntimeKind.DOCKER
@@ -84,13 +85,14 @@ class DockerRuntime:
         timeout_s: int = 60,
         closed: Callable[[], Sequence[Service]] = tuple,
         reserve_cpus: float = 0.0,
+        let_go: Callable[[Path], None] = lambda _folder: None,
     ) -> None:
         self.engine = Engine(docker_host, timeout_s)
         self._site = site
         self._policy = policy
         self._clock = clock
         self._networks = Networks(self.engine, policy, closed)
-        self._run_groups = RunGroups(site, reserve_cpus)
+        self._run_groups = RunGroups(site, reserve_cpus, let_go)
         self._groups = self._run_groups.cgroups
         self._peaks: dict[str, MemoryPeak] = {}
         self._noting = Lock()
@@ -144,6 +146,11 @@ class DockerRuntime:
             network=network,
             parent_group=self._run_groups.path(spec.name) if self._own_group else None,
         ).run()
+
+    def gpu_group(self, name: str) -> Path | None:
+        """The group around the engine's own, where that is of version 2."""
+        usable = self._own_group and self._groups.is_unified
+        return self._run_groups.gpu_group(name) if usable else None
 
     def start(self, name: str) -> None:
         """Start a created container; one that runs or ran is left as it is.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headway.runtime.port import ContainerState, ContainerStatus
-from headway.runtime.process import proctree
+from headway.runtime.process import proctree, shim
 
 ABOUT = ("run_id", "attempt", "log_path", "token")
 """What each of the three files says."""
@@ -121,3 +121,8 @@ def _load(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def lives(process: Mapping[str, Any]) -> bool:
+    """Does the very process that was noted still live?"""
+    return process["identity"] is not None and shim.identity(process["pid"]) == process["identity"]

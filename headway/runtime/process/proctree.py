@@ -16,6 +16,12 @@ import psutil
 T = TypeVar("T")
 
 
+def send(pid: int, number: int) -> None:
+    """Signal *pid*, where it still lives."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 def tree(pid: int) -> list[int]:
     """Every live process below *pid*, without *pid* itself.
 

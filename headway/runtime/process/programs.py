@@ -16,9 +16,9 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import psutil
 
@@ -41,7 +41,7 @@ from headway.runtime.port import (
     Usage,
 )
 from headway.runtime.process import notes, passage, proctree, shim
-from headway.runtime.process.folder import Noted, is_held, read_usage
+from headway.runtime.process.folder import Noted, is_held, lives, read_usage
 from headway.runtime.process.watchdog import MEMORY_LIMIT
 from headway.runtime.rules import check_spec, real_source
 from headway.runtime.run_groups import RunGroups
@@ -71,16 +71,22 @@ class ProcessRuntime:
         policy: What programs may do.
         clock: Waits between readings of what a shim has written.
         reserve_cpus: Held back on this node from runs.
+        let_go: See `RunGroups`.
     """
 
     kind = RuntimeKind.PROCESS
 
     def __init__(
-        self, home: Path, policy: ContainerPolicy, clock: Clock, reserve_cpus: float = 0.0
+        self,
+        home: Path,
+        policy: ContainerPolicy,
+        clock: Clock,
+        reserve_cpus: float = 0.0,
+        let_go: Callable[[Path], None] = lambda _folder: None,
     ) -> None:
         self._folders = home / "containers"
         site = hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:12]
-        self._run_groups = RunGroups(site, reserve_cpus)
+        self._run_groups = RunGroups(site, reserve_cpus, let_go)
         self._policy = policy
         self._clock = clock
 
@@ -181,6 +187,10 @@ class ProcessRuntime:
         replace_file(part / _ACCOUNTS.name, accounts, mode=0o644, lasts=False)
         return found | {_ACCOUNTS: self._folder(name) / _ACCOUNTS.name}
 
+    def gpu_group(self, name: str) -> Path | None:
+        """The group that the program joins before it starts."""
+        return self._run_groups.gpu_group(name)
+
     def start(self, name: str) -> None:
         """Start a created container; one that runs or ran is left as it is."""
         folder = self._folder(name)
@@ -248,7 +258,7 @@ class ProcessRuntime:
             return
         self._run_groups.thaw(name)
         program = noted.running.get("program")
-        if program is not None and _lives(program):
+        if program is not None and lives(program):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(program["pid"], signal.SIGTERM)
             if self._ends(folder, grace_s):
@@ -262,18 +272,18 @@ class ProcessRuntime:
             RuntimeFailure: Something of it lives on, as a process in state D does.
         """
         shim = noted.running.get("shim")
-        if shim is not None and _lives(shim):
-            _signal(shim["pid"], signal.SIGTERM)
+        if shim is not None and lives(shim):
+            proctree.send(shim["pid"], signal.SIGTERM)
             if self._ends(folder, _KILL_TIMEOUT_S):
                 return
-            _signal(shim["pid"], signal.SIGKILL)
+            proctree.send(shim["pid"], signal.SIGKILL)
         token = noted.about("token")
         left: list[int] = []
 
         def gone() -> bool:
             left[:] = proctree.with_token(token) if token else []
             for pid in left:
-                _signal(pid, signal.SIGKILL)
+                proctree.send(pid, signal.SIGKILL)
             return not left and not is_held(folder)
 
         if not until(gone, self._clock, _KILL_TIMEOUT_S, _POLL_S):
@@ -388,13 +398,3 @@ def _start_shim(folder: Path, doors: str) -> None:
             timeout=_START_TIMEOUT_S,
             check=False,
         )
-
-
-def _lives(process: Mapping[str, Any]) -> bool:
-    """Does the very process that was noted still live?"""
-    return process["identity"] is not None and shim.identity(process["pid"]) == process["identity"]
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)

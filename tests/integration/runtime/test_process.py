@@ -21,7 +21,7 @@ from headway.model.run import ExitKind
 from headway.runtime.errors import PolicyViolation, RuntimeFailure
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState, Runtime
-from headway.runtime.process import notes, programs
+from headway.runtime.process import notes, proctree, programs
 from headway.runtime.process.programs import ProcessRuntime
 from headway.runtime.surroundings import surroundings
 from headway.units import MIB
@@ -52,6 +52,41 @@ def alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes control groups")
+def test_a_program_starts_in_the_group_by_which_drivers_limit_it(tmp_path: Path) -> None:
+    gone: list[Path] = []
+
+    def let_go(folder: Path) -> None:
+        assert folder.is_dir()
+        gone.append(folder)
+
+    def make(site: str, policy: ContainerPolicy) -> ProcessRuntime:
+        return ProcessRuntime(tmp_path / site, policy, SystemClock(), let_go=let_go)
+
+    harness = Harness(make, tmp_path, "any")
+    try:
+        runtime, spec = harness.runtime(), harness.spec(SLEEPS)
+        runtime.create(spec)
+        group = runtime.gpu_group(spec.name)
+        assert group is not None
+        assert group.is_dir()
+        runtime.start(spec.name)
+        status = runtime.inspect(spec.name)
+        assert status is not None
+        inside = {int(pid) for pid in (group / "cgroup.procs").read_text().split()}
+        assert set(status.pids) <= inside
+        runtime.sweep()
+        assert gone == []
+        runtime.remove(spec.name)
+        assert (gone, group.exists()) == ([group], False)
+        left = runtime.gpu_group("nobody")  # of a container that others removed
+        assert left is not None
+        runtime.sweep()
+        assert (gone, left.exists()) == ([group, left], False)
+    finally:
+        harness.clean_up()
 
 
 def test_a_killed_shim_takes_its_program_along_and_is_infrastructure(harness: Harness) -> None:
@@ -172,7 +207,7 @@ def test_what_cannot_be_killed_is_given_up_for_now(
     for holder in holders(harness, spec.name):
         os.kill(holder, signal.SIGKILL)
     with monkeypatch.context() as deaf:
-        deaf.setattr(programs, "_signal", lambda *_: None)
+        deaf.setattr(proctree, "send", lambda *_: None)
         deaf.setattr(programs, "_KILL_TIMEOUT_S", 0.3)
         with pytest.raises(RuntimeFailure, match=rf"cannot be killed: .*{left} \(state S\)"):
             runtime.remove(spec.name)

@@ -15,6 +15,7 @@ from headway.model.node import (
     GpuProcess,
     GpuReading,
     HostReading,
+    MemoryMeans,
     Node,
     NodePorts,
     NodeReading,
@@ -181,6 +182,39 @@ def test_a_stranger_beside_a_lease_is_noticed_where_the_driver_tells(processes, 
     held = lease(gpus=[GpuGrant("GPU-a", 40 * GIB)])
     first = compute_headroom(NODE, [held], reading(gpus=[seen, gpu(B)])).gpus[0]
     assert (first.foreign, first.idle) == (foreign, False)
+
+
+@pytest.mark.parametrize(
+    ("kept_by", "beside", "shares"),
+    [
+        (MemoryMeans.DRIVER_LIMIT, 10 * GIB, True),
+        (MemoryMeans.DRIVER_LIMIT, None, True),
+        (MemoryMeans.WATCH, 10 * GIB, True),
+        (MemoryMeans.WATCH, None, False),  # who is watched has to be seen
+        (MemoryMeans.MIG, 10 * GIB, False),
+        (MemoryMeans.WHOLE, 10 * GIB, False),
+    ],
+)
+def test_where_nothing_keeps_runs_to_their_memory_each_has_its_gpu_alone(kept_by, beside, shares):
+    """Granted whole; and none is planned beside one that has not begun."""
+    node = replace(NODE, capacity=replace(NODE.capacity, gpus=(replace(A, kept_by=kept_by),)))
+    small = Demand(GIB, 0.1, gpus=1, gpu_memory_bytes=10 * GIB, gpu_utilisation_frac=0.1)
+    seen = replace(gpu(A, 10), processes=(GpuProcess(1, beside, "r"),))
+    held = lease(gpus=[GpuGrant("GPU-a", 10 * GIB, utilisation_frac=0.1)])
+    answer = judge(small, compute_headroom(node, [held], reading(gpus=[seen])))
+    assert isinstance(answer, Admit) == shares
+    if isinstance(answer, Wait):
+        assert "1 take(s) one run at a time" in answer.reason
+    if beside is None:
+        return
+    made = plan(
+        [NodeView(node, (), reading(gpus=[gpu(A)]))],
+        [WaitingRun.of(run, small, AT, settings=PolicySettings()) for run in ("a", "b")],
+        [],
+        now=AT,
+        settings=PolicySettings(),
+    )
+    assert sum(not isinstance(each, Stay) for each in made.entries) == (2 if shares else 1)
 
 
 def test_an_empty_node_is_taken_for_what_strangers_leave_of_it():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.model.node import Gpu, GpuProcess, GpuReading
-from headway.policy.over_grant import over_grants
+from headway.policy.over_grant import most_bytes, over_grants
 
 GPU = Gpu("GPU-0", 0, "H100", 80, reserve_bytes=4)
 
@@ -52,6 +52,14 @@ def test_a_little_above_counts_once_the_gpu_is_nearly_full() -> None:
     assert gone(4150, 2000) == []  # b lacks 50, and does not yet want them
     assert gone(4150, 3300) == ["a"]
     assert gone(4250, 2000) == ["a"]
+
+
+def test_what_runs_may_have_together_is_what_the_gpu_has() -> None:
+    """So the driver's limits and the watch draw one line."""
+    assert [most_bytes(GPU, bytes_) for bytes_ in (38, 19, 76, 0)] == [40, 20, 80, 0]
+    assert ended({"a": 40, "b": 36}, {"a": 38, "b": 38}) == []
+    assert ended({"a": 41, "b": 36}, {"a": 38, "b": 38}) == []  # b's two more are free
+    assert ended({"a": 43, "b": 36}, {"a": 38, "b": 38}) == ["a"]
 
 
 def test_as_many_go_as_it_takes_who_is_furthest_above_first() -> None:

@@ -1,0 +1,82 @@
+"""A program starts under the limits of its grants, or not at all."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.errors import GrantNotKept
+from headway.model.lease import Basis, Demand, GpuGrant, Lease, Sharing
+from headway.model.node import Capacity, Gpu, MemoryMeans, Node
+from headway.run.gpu_memory import limit_gpus
+from headway.runtime.port import ContainerState
+from headway.units import GIB
+from tests.ports.telemetry import FakeGpus
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+GROUP = Path("/groups/run-1")
+
+
+class Bench:
+    """An attempt whose container is about to start on a node with two GPUs."""
+
+    def __init__(self, kept_by: MemoryMeans = MemoryMeans.DRIVER_LIMIT) -> None:
+        self.gpus = FakeGpus.idle(2)
+        self.gpus.takes_limits = True
+        self.group: Path | None = GROUP
+        self.state = ContainerState.CREATED
+        self.basis = Basis.DECLARED
+        self.watched: list[tuple[str, str, str]] = []
+        gpus = tuple(Gpu(f"GPU-{n}", n, "H100", 80 * GIB, 0, kept_by=kept_by) for n in range(2))
+        record = SimpleNamespace(node=Node("n", "gpu", Capacity(1.0, GIB, gpus)))
+        nodes = SimpleNamespace(
+            get=lambda _: record, watch_alone=lambda *told: self.watched.append(told)
+        )
+        runtime = SimpleNamespace(
+            gpu_group=lambda _: self.group, inspect=lambda _: SimpleNamespace(state=self.state)
+        )
+        self._site = SimpleNamespace(
+            ledger=SimpleNamespace(nodes=nodes), runtime=runtime, gpus=self.gpus
+        )
+
+    def limit(self, sharing: Sharing = Sharing.SHARED) -> dict[tuple[str, Path], int]:
+        """What is limited after the attempt was about to start."""
+        demand = Demand(GIB, gpu_memory_basis=self.basis)
+        attempt: Any = SimpleNamespace(
+            site=self._site, container="run-1", run_id="run",
+            record=SimpleNamespace(demand=demand),
+        )  # fmt: skip
+        grants = (GpuGrant("GPU-1", 10 * GIB + 1, sharing),)
+        limit_gpus(attempt, Lease(1, "run", 1, "n", "t", 1, 1.0, grants, {}, AT, AT))
+        return self.gpus.limits
+
+
+def test_the_driver_keeps_it_to_its_grant_of_its_gpu() -> None:
+    assert Bench().limit() == {("GPU-1", GROUP): 10 * GIB}
+
+
+def test_no_limit_is_set_where_none_is_said() -> None:
+    assert Bench(MemoryMeans.WATCH).limit() == {}
+    assert Bench().limit(Sharing.WHOLE) == {}
+    guessed, running = Bench(), Bench()
+    guessed.basis, running.state = Basis.PRIOR, ContainerState.RUNNING
+    assert (guessed.limit(), running.limit()) == ({}, {})
+    assert not guessed.watched
+
+
+@pytest.mark.parametrize("lacks", ["driver", "group", "gpu"])
+def test_what_does_not_take_starts_nothing_and_is_noted(lacks: str) -> None:
+    bench = Bench()
+    if lacks == "driver":
+        bench.gpus.takes_limits = False
+    elif lacks == "group":
+        bench.group = None
+    else:
+        bench.gpus.lose("GPU-1")
+    with pytest.raises(GrantNotKept, match="nothing was started on GPU-1 under less than node n"):
+        bench.limit()
+    ((node, uuid, why),) = bench.watched
+    assert (node, uuid, why.startswith("as run run: GPU GPU-1 ")) == ("n", "GPU-1", True)
+    assert bench.gpus.limits == {}
