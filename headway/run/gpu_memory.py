@@ -42,6 +42,6 @@ def limit_gpus(attempt: NodeAttempt, lease: Lease) -> None:
                 raise LimitUntaken(gpu.uuid, format_size(bytes_), "it starts in no group for it")
             site.gpus.limit(gpu.uuid, group, bytes_)
         except TelemetryError as error:
-            site.ledger.nodes.watch_alone(lease.node, gpu.uuid, f"as run {attempt.run_id}: {error}")
+            site.ledger.nodes.watch_alone(lease.node, gpu.uuid, f"at a run's start: {error}")
             raise GrantNotKept(gpu.uuid, lease.node, str(error)) from error
         log.info("the driver keeps it to %s of %s", format_size(bytes_), gpu.uuid)

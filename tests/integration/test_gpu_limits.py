@@ -115,7 +115,7 @@ def test_a_limit_that_does_not_take_starts_nothing_before_that_is_said(
         view = limited.until(run_id, "Running")
         by, why = kept_by(limited)
         assert (by, view["attempt"]) == ("watch", 1)
-        assert f"as run {run_id}: GPU GPU-a takes no limit of" in why
+        assert "at a run's start: GPU GPU-a takes no limit of" in why
         assert "it holds nothing afterwards" in why
         assert driver.limits == {}
         limited.set_knobs(silent_after_s=200.0)  # a setting that changes does not bring it back

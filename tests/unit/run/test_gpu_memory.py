@@ -78,5 +78,5 @@ def test_what_does_not_take_starts_nothing_and_is_noted(lacks: str) -> None:
     with pytest.raises(GrantNotKept, match="nothing was started on GPU-1 under less than node n"):
         bench.limit()
     ((node, uuid, why),) = bench.watched
-    assert (node, uuid, why.startswith("as run run: GPU GPU-1 ")) == ("n", "GPU-1", True)
+    assert (node, uuid, why.startswith("at a run's start: GPU GPU-1 ")) == ("n", "GPU-1", True)
     assert bench.gpus.limits == {}
