@@ -24,7 +24,7 @@ def place(inside: Path) -> str:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add them, and the samples that pages lead to."""
     files.append(File.generated(config, "reference/commands.md", content=all_commands()))
-    for each in (*ROOT.glob("*.md"), *ROOT.glob("samples/*/*.py")):
+    for each in (*ROOT.glob("*.md"), *ROOT.glob("samples/*/*.py"), *ROOT.glob("samples/*/*.sh")):
         inside = each.relative_to(ROOT)
         files.append(File.generated(config, place(inside), abs_src_path=str(each)))
     return files
