@@ -1,7 +1,7 @@
 """How well the speed of pairs that share a GPU is told that nobody has measured.
 
     PYTHONPATH=. python benchmarks/pair_speeds.py PAIRS.csv
-    PYTHONPATH=. python benchmarks/pair_speeds.py --fill    tell the replay's pairs that are empty:
+    PYTHONPATH=. python benchmarks/pair_speeds.py --fill    tell the pairs that begin with ~:
                                                             writes headway/replay/pair_speeds.csv
 
 PAIRS.csv has the columns gpu_type, network, batch_size, other_network, other_batch_size,
@@ -77,7 +77,7 @@ def scores(rows: pd.DataFrame, longer: Floats) -> None:
 
 def fill() -> None:
     """Write into the replay's table what its measured pairs tell of the others."""
-    table = pd.read_csv(SPEEDS, index_col=0)
+    table = pd.read_csv(SPEEDS, index_col=0, dtype=str)
     long = (
         table.T.rename_axis("other").reset_index().melt("other", var_name="own", value_name="speed")
     )
@@ -88,13 +88,13 @@ def fill() -> None:
     ):
         told = long[whose].str.extract(r"(.*?)(?:-(\d+))?$")
         rows[name], rows[batch] = told[0], told[1].astype(float)
-    measured = long["speed"].notna()
-    model = SlowDown().fit(rows[measured], 1 / long["speed"][measured])
-    long.loc[~measured, "speed"] = np.round(1 / model.predict(rows[~measured]), 3)
+    measured = ~long["speed"].str.startswith("~")
+    model = SlowDown().fit(rows[measured], 1 / long["speed"][measured].astype(float))
+    said = 1 / model.predict(rows[~measured])
+    long.loc[~measured, "speed"] = [f"~{each:.3f}" for each in said]
     filled = long.pivot(index="own", columns="other", values="speed")
     filled.loc[table.index, table.columns].to_csv(SPEEDS, index_label="network")
-    new = long["speed"][~measured]
-    print(f"{len(new)} pairs told, {new.min():.2f} to {new.max():.2f}; empty they are one half")
+    print(f"{len(said)} pairs told, {said.min():.2f} to {said.max():.2f}")
 
 
 def main() -> None:

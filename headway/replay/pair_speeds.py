@@ -3,7 +3,8 @@
 Measured on V100 GPUs for the Gavel scheduler (Narayanan et al., OSDI 2020; MIT licence, text in
 `pair_speeds.LICENSE`): 636 ordered pairs of 26 training programs. `pair_speeds.csv` has the speed
 of the row's program beside the column's, 1 for alone. Programs are ordered by how much they slow
-others, the lightest first.
+others, the lightest first. The 40 pairs whose memory did not fit there are told from the others by
+`SlowDown` (`benchmarks/pair_speeds.py --fill`), and begin with ~.
 """
 
 import csv
@@ -12,15 +13,12 @@ from functools import cache
 from importlib.resources import files
 from math import prod
 
-_IN_TURN = 0.5
-"""Taken for pairs that were not measured because their memory did not fit: they take turns."""
-
 
 @cache
 def _pairs() -> tuple[tuple[float, ...], ...]:
     text = (files("headway.replay") / "pair_speeds.csv").read_text("utf-8")
     rows = list(csv.reader(text.splitlines()))[1:]
-    return tuple(tuple(float(cell or _IN_TURN) for cell in row[1:]) for row in rows)
+    return tuple(tuple(float(cell.removeprefix("~")) for cell in row[1:]) for row in rows)
 
 
 @cache
