@@ -16,7 +16,14 @@ from headway.errors import EndUntold, InvalidInput, LeaseLost, SiteRefused, Site
 from headway.gateway.door import Submitter
 from headway.gateway.job_data import claim_uploads
 from headway.gateway.prefect_calls import team_tag
-from headway.gateway.runs import check_own, check_owner, find_run, find_to_cancel, seen_team
+from headway.gateway.runs import (
+    check_own,
+    check_owner,
+    find_run,
+    find_to_cancel,
+    refuse_name,
+    seen_team,
+)
 from headway.gateway.submit import (
     claim_code,
     job_of,
@@ -93,7 +100,7 @@ def actions(site: Site, server: PrefectServer) -> APIRouter:
     def retry(caller: Submitter, run: str) -> dict[str, Any]:
         """Try one of one's own runs that has ended once more, from its checkpoint."""
         found = find_run(site, server, caller, run)
-        check_own(caller, found)
+        check_own(caller, found, run)
         seen, record = found
         if record is not None:
             refuse_no_retry(record)
@@ -183,7 +190,7 @@ def end_run(site: Site, server: PrefectServer, caller: Caller, run: str) -> dict
         What became of it. ``over`` says that it had ended before, ``told`` that Prefect knows.
     """
     found = find_to_cancel(site, server, caller, run)
-    check_own(caller, found)
+    check_own(caller, found, run)
     seen, record = found
     view = {"run_id": seen.run_id, "name": seen.name, "over": is_over(seen), "told": True}
     if is_over(seen):
@@ -210,9 +217,13 @@ def own_run(site: Site, caller: Caller, run: str, *, still_going: bool = False) 
     Raises:
         RunUnknown: There is none that the caller sees.
         NotAllowed: It is a team mate's.
+        InvalidInput: An operator gave the name of another one's.
     """
-    record = site.ledger.runs.find(run, still_going=still_going, team=seen_team(caller))
+    record = site.ledger.runs.find(
+        run, still_going=still_going, team=seen_team(caller), owner=caller.user
+    )
     check_owner(caller, record.owner, f"run {record.name}")
+    refuse_name(caller, record.owner, run, record.run_id)
     return record
 
 

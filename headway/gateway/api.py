@@ -152,7 +152,7 @@ def choices(site: Site) -> APIRouter:
     @router.get("/runs/{run}/ways")
     def ways(caller: Watcher, run: str) -> dict[str, Any]:
         """What a run's job would take, cost and need now on each kind of node."""
-        record = site.ledger.runs.find(run, team=seen_team(caller))
+        record = site.ledger.runs.find(run, team=seen_team(caller), owner=caller.user)
         found = estimate_options(site, job_from_document(record.job))
         return {"run_id": record.run_id, "options": [option_document(each) for each in found]}
 

@@ -18,7 +18,7 @@ from headway.gateway.actions import (
 )
 from headway.gateway.door import Submitter, Watcher
 from headway.gateway.job_data import claim_uploads
-from headway.gateway.runs import Limit, Mine, Name, Since, check_owner, seen_team
+from headway.gateway.runs import Limit, Mine, Name, Since, check_owner, refuse_name, seen_team
 from headway.gateway.submit import claim_code
 from headway.ledger.records import ArrayRecord
 from headway.model.access import Caller
@@ -70,7 +70,7 @@ def arrays_of(site: Site, server: PrefectServer) -> APIRouter:
         caller: Watcher, array: str, limit: Limit = 10_000, *, members: bool = True
     ) -> dict[str, Any]:
         """One array by id or name; with *members* the first of those that have become runs."""
-        found = site.ledger.arrays.find(array, team=seen_team(caller))
+        found = site.ledger.arrays.find(array, team=seen_team(caller), owner=caller.user)
         if not members:
             return array_views(site, [found])[0]
         return members_document(site, found, limit=limit)
@@ -78,7 +78,7 @@ def arrays_of(site: Site, server: PrefectServer) -> APIRouter:
     @router.get("/arrays/{array}/curves")
     def curves(caller: Watcher, array: str, metric: str = "") -> dict[str, Any]:
         """One metric of an array's members over time; the loss, or the first, if none is given."""
-        found = site.ledger.arrays.find(array, team=seen_team(caller))
+        found = site.ledger.arrays.find(array, team=seen_team(caller), owner=caller.user)
         return curves_document(site, found, metric)
 
     @router.post("/arrays")
@@ -167,9 +167,11 @@ def _own(site: Site, caller: Caller, text: str) -> ArrayRecord:
     Raises:
         RunUnknown: There is none that the caller sees.
         NotAllowed: It is a team mate's.
+        InvalidInput: An operator gave the name of another one's.
     """
-    record = site.ledger.arrays.find(text, team=seen_team(caller))
+    record = site.ledger.arrays.find(text, team=seen_team(caller), owner=caller.user)
     check_owner(caller, record.owner, f"array {record.name}")
+    refuse_name(caller, record.owner, text, record.array_id)
     return record
 
 

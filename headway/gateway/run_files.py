@@ -348,6 +348,6 @@ def run_files(site: Site) -> APIRouter:
 
 async def _find(site: Site, caller: Caller, run: str) -> RunRecord:
     def find() -> RunRecord:
-        return site.ledger.runs.find(run, team=seen_team(caller))
+        return site.ledger.runs.find(run, team=seen_team(caller), owner=caller.user)
 
     return await in_thread(find)

@@ -66,14 +66,16 @@ def seen_team(caller: Caller) -> str | None:
 
 
 def find_run(site: Site, server: PrefectServer, caller: Caller, text: str) -> Found:
-    """The run called *text*: its id, the beginning of it, or its name; of several the newest.
+    """The run called *text*: its id, the beginning of it, or its name.
+
+    Of several of one name it is the caller's own, else the newest.
 
     Raises:
         RunUnknown: There is none that the caller sees.
         SiteUnreachable: The ledger has none, and only Prefect could tell.
     """
     try:
-        record = site.ledger.runs.find(text, team=seen_team(caller))
+        record = site.ledger.runs.find(text, team=seen_team(caller), owner=caller.user)
     except RunUnknown:
         return _of_prefect_alone(server, caller, text), None
     return _standing(server, record), record
@@ -88,9 +90,9 @@ def find_waiting(site: Site, caller: Caller, text: str) -> RunRecord:
     """
     team = seen_team(caller)
     try:
-        return site.ledger.runs.find(text, team=team)
+        return site.ledger.runs.find(text, team=team, owner=caller.user)
     except RunUnknown:
-        array = site.ledger.arrays.find(text, team=team)
+        array = site.ledger.arrays.find(text, team=team, owner=caller.user)
     waiting = site.ledger.arrays.members(array.array_id, [RunState.WAITING])
     if not waiting:
         allowed = "it is an array of which no member waits now; `headway show` lists them"
@@ -104,7 +106,9 @@ def find_to_cancel(site: Site, server: PrefectServer, caller: Caller, text: str)
     Of a run that goes on in the ledger Prefect is not asked: it may be away.
     """
     try:
-        record = site.ledger.runs.find(text, still_going=True, team=seen_team(caller))
+        record = site.ledger.runs.find(
+            text, still_going=True, team=seen_team(caller), owner=caller.user
+        )
     except RunUnknown:
         return _of_prefect_alone(server, caller, text), None
     if record.state is not RunState.ENDED:
@@ -116,14 +120,28 @@ def find_to_cancel(site: Site, server: PrefectServer, caller: Caller, text: str)
     return (later, None) if later.state_type not in FINAL else (_standing(server, record), record)
 
 
-def check_own(caller: Caller, run: Found) -> None:
-    """Let *caller* change a run.
+def check_own(caller: Caller, run: Found, text: str) -> None:
+    """Let *caller* change a run, which was found by *text*.
 
     Raises:
         NotAllowed: It is a team mate's.
+        InvalidInput: An operator gave the name of another one's.
     """
     seen, record = run
-    check_owner(caller, record.owner if record is not None else "", f"run {seen.name}")
+    owner = record.owner if record is not None else ""
+    check_owner(caller, owner, f"run {seen.name}")
+    refuse_name(caller, owner, text, seen.run_id)
+
+
+def refuse_name(caller: Caller, owner: str, text: str, own_id: str) -> None:
+    """Let an operator change by its id alone what is another one's: many things have one name.
+
+    Raises:
+        InvalidInput: *text* is the name of what has the id *own_id*.
+    """
+    if owner not in {"", caller.user} and not own_id.startswith(text):
+        allowed = f"you have none of that name; this one is {owner}'s: give its id, {own_id[:8]}"
+        raise InvalidInput("run", text, allowed)
 
 
 def check_owner(caller: Caller, owner: str, what: str) -> None:

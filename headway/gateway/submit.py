@@ -104,7 +104,7 @@ def following(site: Site, job: TrainingJob) -> TrainingJob:
     if job.after is None:
         return job
     try:
-        found = site.ledger.runs.find(job.after.run, team=job.team)
+        found = site.ledger.runs.find(job.after.run, team=job.team, owner=job.owner)
     except RunUnknown:
         allowed = f"give a run of team {job.team}; `headway runs` lists them"
         raise InvalidInput("after.run", job.after.run, allowed) from None

@@ -84,7 +84,7 @@ class Arrays(Repository):
         with self._database.reading() as session:
             return record(ArrayRecord, _row(session, array_id))
 
-    def find(self, text: str, *, team: str | None = None) -> ArrayRecord:
+    def find(self, text: str, *, team: str | None = None, owner: str | None = None) -> ArrayRecord:
         """The array with this id, id prefix or name; of several of one name the newest.
 
         A name that a newer run has, which is no member of an array, means that run.
@@ -92,6 +92,7 @@ class Arrays(Repository):
         Args:
             text: Id, prefix or name.
             team: Only an array of this team; None for any.
+            owner: Of several of one name theirs come before all others.
 
         Raises:
             RunUnknown: There is none.
@@ -101,7 +102,8 @@ class Arrays(Repository):
         with self._database.reading() as session:
             row = by_id(session, query, ArrayRow.array_id, text)
             if row is None:
-                named = query.where(ArrayRow.name == text).order_by(_NEWEST)
+                whose = col(ArrayRow.owner) != (owner or "")
+                named = query.where(ArrayRow.name == text).order_by(whose, _NEWEST)
                 row = session.exec(named.limit(1)).first()
                 if row is not None and _newer_run(session, row):
                     row = None

@@ -27,13 +27,21 @@ class RunReads(Repository):
         with self._database.reading() as session:
             return run_record(run_row(session, run_id))
 
-    def find(self, text: str, *, still_going: bool = False, team: str | None = None) -> RunRecord:
+    def find(
+        self,
+        text: str,
+        *,
+        still_going: bool = False,
+        team: str | None = None,
+        owner: str | None = None,
+    ) -> RunRecord:
         """The run with this id, id prefix or name; of several of one name the newest.
 
         Args:
             text: Id, prefix or name.
             still_going: Of several of one name the newest that has not ended, if there is one.
             team: Only a run of this team; None for any. Another team's does not exist then.
+            owner: Of several of one name theirs come before all others.
 
         Raises:
             RunUnknown: None, or a prefix that several runs share.
@@ -44,7 +52,8 @@ class RunReads(Repository):
             row = by_id(session, seen, RunRow.run_id, text)
             if row is None:
                 ended = (col(RunRow.state) == RunState.ENDED,) if still_going else ()
-                named = seen.where(RunRow.name == text).order_by(*ended, _NEWEST)
+                named = seen.where(RunRow.name == text)
+                named = named.order_by(col(RunRow.owner) != (owner or ""), *ended, _NEWEST)
                 row = session.exec(named.limit(1)).first()
             if row is None:
                 raise RunUnknown(text)

@@ -40,8 +40,8 @@ def _disk(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     best = max(nodes, key=lambda node: (node.disk_bytes, node.name))
     return Wait(
         Resource.NODE,
-        f"needs {format_size(ask.disk_bytes)} of disk; the largest headroom is "
-        f"{format_size(max(int(best.disk_bytes), 0))} on {best.name}",
+        f"needs {format_size(ask.disk_bytes)} of disk; at most "
+        f"{format_size(max(int(best.disk_bytes), 0))} is free for it, on {best.name}",
     )
 
 
@@ -49,8 +49,8 @@ def _host_memory(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     best = max(nodes, key=lambda node: (node.host.free_bytes, node.name))
     return Wait(
         Resource.HOST_MEMORY,
-        f"needs {format_size(ask.host.memory_bytes)} of host memory; the largest headroom is "
-        f"{format_size(max(best.host.free_bytes, 0))} on {best.name}",
+        f"needs {format_size(ask.host.memory_bytes)} of host memory; at most "
+        f"{format_size(max(best.host.free_bytes, 0))} is free for it, on {best.name}",
     )
 
 
@@ -77,8 +77,8 @@ def _cpus(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     free, where = max((node.host.free_load, node.name) for node in nodes)
     return Wait(
         Resource.CPUS,
-        f"needs {needed:g} CPU{'' if needed == 1 else 's'}; the largest headroom is "
-        f"{max(free, 0):g} on {where}",
+        f"needs {needed:g} CPU{'' if needed == 1 else 's'}; at most "
+        f"{max(free, 0):g} is free for it, on {where}",
     )
 
 
@@ -99,8 +99,8 @@ def _gpus(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     if free_bytes < ask.gpu.memory_bytes:
         each = "on one GPU" if ask.gpus == 1 else f"on each of {ask.gpus} GPUs"
         text = (
-            f"needs {format_size(ask.gpu.memory_bytes)} {each}; the largest headroom is "
-            f"{format_size(free_bytes)} on {node.name}/gpu{room.index}"
+            f"needs {format_size(ask.gpu.memory_bytes)} {each}; at most "
+            f"{format_size(free_bytes)} is free for it, on {node.name}/gpu{room.index}"
         )
         if alone := sum(room.alone for room, _ in rooms):
             text += f"; {alone} take(s) one run at a time: nobody sees what each program holds"

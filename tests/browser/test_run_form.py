@@ -119,7 +119,7 @@ def test_a_waiting_run_says_why_on_its_page(page, process_site: LiveSite, tmp_pa
         # Its log has nothing else yet.
         page.get_by_text(re.compile("^waits: needs .* of host memory; the")).first.wait_for()
         page.get_by_text("Details", exact=True).first.click()
-        page.get_by_text(re.compile("of host memory; the largest headroom is")).first.wait_for()
+        page.get_by_text(re.compile("of host memory; at most")).first.wait_for()
     finally:
         process_site.run("cancel", waiting)
         process_site.run("cancel", running)

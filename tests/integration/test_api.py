@@ -143,6 +143,12 @@ def test_what_no_database_takes_is_refused(member: httpx.Client, path: str) -> N
     assert member.get(path).status_code == 422
 
 
+def test_a_name_means_ones_own_run_first(site: Site, member: httpx.Client) -> None:
+    for run_id, owner in (("mine", "me"), ("newer", "bob")):
+        enqueue(site.ledger, run_id, JOB, name="train", owner=owner, submitted_at=site.ledger.now())
+    assert member.get("/runs/train").json()["run_id"] == "mine"
+
+
 def test_every_path_is_documented(client: httpx.Client) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert set(paths) == {

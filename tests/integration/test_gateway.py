@@ -309,6 +309,8 @@ def test_only_ones_own_runs_are_changed(
     assert (refused.status_code, "is ada's" in refused.json()["detail"]) == (403, True)
     assert ada.post(f"/runs/{THEIRS}/cancel", json={}).status_code == 404
     assert ada.post(f"/runs/{OURS}/retry", json={}).status_code == 422  # it has not ended
+    by_name = root.post("/runs/digits/cancel", json={})  # two teams have one of that name
+    assert (by_name.status_code, "give its id" in by_name.json()["detail"]) == (422, True)
     assert all(call[0] == "submit" for call in prefect.calls)
     assert ada.post(f"/runs/{OURS}/cancel", json={}).json()["state"] == "Cancelling"
     assert root.post(f"/runs/{THEIRS}/cancel", json={}).is_success

@@ -47,7 +47,7 @@ def test_gpus_are_shared_by_memory_and_seen_by_the_program(stub_site, tmp_path) 
         waits = stub_site.submit(tmp_path, name="waits", **job(gpus=1, gpu_memory="10GiB"))
         runs.append(waits)
         view = stub_site.until(waits, "AwaitingHeadroom")
-        assert view["reason"].startswith("needs 10.0 GiB on one GPU; the largest headroom is")
+        assert view["reason"].startswith("needs 10.0 GiB on one GPU; at most")
         stub_site.run("cancel", first)
         assert granted(stub_site.until(waits, "Running")) == one
     finally:

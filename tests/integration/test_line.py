@@ -128,7 +128,7 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     assert line.run_pass().granted == ()
     record = sites["here"].ledger.runs.get(second.run_id)
     assert record.state is RunState.WAITING
-    assert "of host memory; the largest headroom is" in record.reason
+    assert "of host memory; at most" in record.reason
     told = seen.waiting[second.run_id]
     assert told.startswith(
         f"{record.reason}; number 1 in the queue, start not known: "

@@ -223,7 +223,7 @@ def test_what_does_not_fit_waits_with_its_reason_and_without_a_process(
         lambda: str([(v["name"], v["state"], v["reason"]) for v in _views(process_site, runs)]),
     )
     waiting = [view for view in for_two if view["state"] == "AwaitingHeadroom"]
-    assert all("of host memory; the largest headroom is" in v["reason"] for v in waiting)
+    assert all("of host memory; at most" in v["reason"] for v in waiting)
     queue = process_site.json("queue")
     assert [entry["position"] for entry in queue] == list(range(1, len(queue) + 1))
     assert queue[0]["resource"] == "host_memory"
@@ -232,7 +232,7 @@ def test_what_does_not_fit_waits_with_its_reason_and_without_a_process(
         assert not (locks / f"{view['run_id']}.lock").exists()
     waits = queue[0]["run_id"]
     said = wait_for(lambda: process_site.artifacts(waits).get("waiting"), process_site.worker_log)
-    assert "of host memory; the largest headroom is" in said
+    assert "of host memory; at most" in said
     assert "number 1 in the queue" in said
     lines = wait_for(
         lambda: [line for line in process_site.logged(waits) if line.startswith("waits: ")],

@@ -63,12 +63,18 @@ def chosen(asked: Demand, room: Headroom) -> list[int]:
 def test_exactly_what_is_left_fits_and_a_byte_more_waits():
     room = headroom(memory_gib=4, cpus=2.0)
     assert judge(Demand(4 * GIB, 2.0), room) == Admit("n1")
-    waits(Demand(4 * GIB + 1), room, Resource.HOST_MEMORY, "host memory", "4.0 GiB on n1")
-    waits(Demand(GIB, 2.5), room, Resource.CPUS, "needs 2.5 CPUs", "2 on n1")
+    waits(
+        Demand(4 * GIB + 1),
+        room,
+        Resource.HOST_MEMORY,
+        "host memory",
+        "4.0 GiB is free for it, on n1",
+    )
+    waits(Demand(GIB, 2.5), room, Resource.CPUS, "needs 2.5 CPUs", "2 is free for it, on n1")
 
 
 def test_a_node_that_outgrew_its_leases_is_shown_as_empty_not_negative():
-    waits(demand(1), headroom(memory_gib=-2), Resource.HOST_MEMORY, "0 B on n1")
+    waits(demand(1), headroom(memory_gib=-2), Resource.HOST_MEMORY, "0 B is free for it, on n1")
 
 
 def test_a_closed_node_waits_with_its_reason_first():
@@ -112,7 +118,7 @@ def test_a_service_in_containers_without_a_network_is_refused_before_it_waits():
 def test_a_disk_without_room_is_waited_for():
     asked = demand(disk_bytes=10 * GIB)
     room = headroom(disk_bytes=4 * GIB)
-    waits(asked, room, Resource.NODE, "10.0 GiB of disk", "4.0 GiB on n1")
+    waits(asked, room, Resource.NODE, "10.0 GiB of disk", "4.0 GiB is free for it, on n1")
     assert isinstance(judge(asked, headroom(disk_bytes=10 * GIB)), Admit)
     assert isinstance(judge(asked, headroom()), Admit)  # where it was not read
 
@@ -146,7 +152,7 @@ def test_gpu_memory_that_is_short_is_named_with_the_best_gpu():
         room,
         Resource.GPU_MEMORY,
         "10.0 GiB on one GPU",
-        "8.0 GiB on n1/gpu1",
+        "8.0 GiB is free for it, on n1/gpu1",
     )
     waits(demand(gpu_gib=10, gpus=2), room, Resource.GPU_MEMORY, "on each of 2 GPUs")
 

@@ -5,7 +5,7 @@ import pytest
 from headway.model.lease import Resource, Wait
 from headway.policy.news import Said, said_anew
 
-CPUS = Wait(Resource.CPUS, "needs 2 CPUs; the largest headroom is 1 on a")
+CPUS = Wait(Resource.CPUS, "needs 2 CPUs; at most 1 is free for it, on a")
 
 
 def first(expected_s: float | None = 600.0) -> Said:

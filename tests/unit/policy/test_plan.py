@@ -97,7 +97,7 @@ def test_the_reason_has_the_numbers() -> None:
     stay = only_stay(made([full], [waiting("r", memory=12)]))
     assert stay.wait.resource is Resource.GPU_MEMORY
     assert stay.wait.reason == (
-        "needs 12.0 GiB on one GPU; the largest headroom is 8.0 GiB on a/gpu0"
+        "needs 12.0 GiB on one GPU; at most 8.0 GiB is free for it, on a/gpu0"
     )
     assert stay.reserved == ("a",)
 
@@ -151,7 +151,7 @@ def test_a_lack_of_cpus_is_said_with_its_node() -> None:
     line = [WaitingRun.of("r", Demand(GIB, 1.0), NOW - HOUR, settings=PolicySettings())]
     stay = only_stay(made([full], line))
     assert stay.wait.resource is Resource.CPUS
-    assert stay.wait.reason == "needs 1 CPU; the largest headroom is 0.5 on a"
+    assert stay.wait.reason == "needs 1 CPU; at most 0.5 is free for it, on a"
 
 
 def test_what_is_free_but_never_on_one_node_is_said_of_the_nearest() -> None:
@@ -163,7 +163,7 @@ def test_what_is_free_but_never_on_one_node_is_said_of_the_nearest() -> None:
     stay = only_stay(made([b, c], [waiting("r")]))
     assert stay.wait.resource is Resource.HOST_MEMORY
     assert stay.wait.reason == (
-        "needs 4.0 GiB of host memory; the largest headroom is 2.0 GiB on b, "
+        "needs 4.0 GiB of host memory; at most 2.0 GiB is free for it, on b, "
         "of the nodes that lack the least"
     )
     stay = only_stay(made([a, b, c], [waiting("r")]))
@@ -447,4 +447,4 @@ def test_a_disk_is_promised_once_and_what_it_lacks_is_said():
     assert starts == {"first": "b", "second": "a"}
     wait = stays["third"]
     assert wait.resource is Resource.NODE
-    assert wait.reason == "needs 40.0 GiB of disk; the largest headroom is 20.0 GiB on b"
+    assert wait.reason == "needs 40.0 GiB of disk; at most 20.0 GiB is free for it, on b"
