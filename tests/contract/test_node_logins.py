@@ -260,3 +260,20 @@ def test_what_a_change_of_the_schema_has_to_grant_comes_with_it_or_not_at_all(
     assert database.schema_version() is None
     assert database.migrate(then=lambda _: None)
     database.engine.dispose()
+
+
+def test_it_sees_who_has_held_a_part_of_its_gpu_once_that_one_is_gone(site: Site) -> None:
+    enqueue(site.ledger, "beside", team="b")
+    other = granted(site.ledger, "beside", node="here")
+    for lease in (site.lease, other):
+        shared = "INSERT INTO lease_gpu VALUES (:lease, 'GPU-0', 1, 'shared', 0.5)"
+        execute(site.ledger, shared, lease=lease.lease_id)
+    site.ledger.runs.begin(other.fence, container="d", runtime="process", ttl_s=60.0)
+    site.ledger.runs.finish(other.fence, OK, Measurement())
+    site.ledger.leases.release(other.fence)
+    own = site.here.leases.of_run("on-here")
+    assert own is not None
+    assert [grant.uuid for grant in own.gpus] == ["GPU-0"]
+    (found,) = site.here.leases.neighbours(own)
+    assert (found.run_id, found.team, found.job) == ("beside", "b", {"name": "x"})
+    assert None not in (found.started_at, found.ended_at, found.released_at)

@@ -12,7 +12,9 @@ from headway.clock import SystemClock
 from headway.estimate import store
 from headway.estimate.evaluation.retrain import retrain
 from headway.estimate.features import from_trace
-from headway.model.trace import Trace
+from headway.estimate.programs import Program
+from headway.estimate.sharing import asked_of
+from headway.model.trace import Beside, Trace
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -113,3 +115,17 @@ def furthest_off(models_dir: Path) -> float:
         (one.runtime_s or 0.0, each.runtime_s or 0.0) for one, each in zip(said, jobs, strict=True)
     ]
     return max(max(one / true, true / one) for one, true in pairs)
+
+
+def test_a_refit_learns_of_pairs_and_keeps_them_with_its_version(tmp_path: Path) -> None:
+    shared = [
+        replace(t, gpu_type="v100", gpus=1, beside=(Beside("other", 8, "", 1.4 + 0.01 * (at % 3)),))
+        for at, t in enumerate(traces(60))
+    ]
+    assert retrain(shared, tmp_path, fitted_at=NOON, clock=SystemClock()).verdict.promoted
+    known = store.load(tmp_path).pairs
+    assert known is not None
+    own, other = Program("boosting"), Program("other", 8)
+    said, unknown = known.says([asked_of(own, other, "v100"), asked_of(own, own, "v100")])
+    assert said == pytest.approx(1.41, abs=0.02)
+    assert unknown is None
