@@ -13,7 +13,7 @@ from headway.client import Client, frames
 from headway.credentials import Address
 from headway.gateway.tokens import issue
 from headway.model.node import Capacity, Gpu, Node
-from headway.model.trace import Trace
+from headway.model.trace import Beside, Trace
 from headway.units import GIB
 from tests.support.api import MEMBER, serving, site_in
 from tests.support.on_ledger import enqueue
@@ -41,7 +41,17 @@ def ada(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     at = datetime(2026, 1, 2, tzinfo=UTC)
     site.ledger.traces.add(
         [
-            Trace("a", "v100", 1, 8, runtime_s=60.0, team="vision", owner="ada", started_at=at),
+            Trace(
+                "a",
+                "v100",
+                1,
+                8,
+                runtime_s=60.0,
+                team="vision",
+                owner="ada",
+                started_at=at,
+                beside=(Beside("secret-net", 8, "speech", 1.4),),
+            ),
             Trace("b", "v100", 1, 8, runtime_s=60.0, team="speech"),
             Trace("c", "v100", 2, 8, iteration_s=0.5, source="gavel", metrics={"--depth": 3.0}),
         ]
@@ -78,6 +88,7 @@ def test_traces_are_those_of_the_team_and_what_was_imported(ada: Client) -> None
     table = headway.traces(ada).set_index("network")
     assert table.index.tolist() == ["a", "c"]
     assert table.loc["c", "--depth"] == 3.0
+    assert "secret-net" not in str(ada.traces())  # what other teams run beside it
     assert table.loc["a", "started_at"] == pd.Timestamp("2026-01-02", tz="UTC")
 
 
