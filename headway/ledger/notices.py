@@ -40,18 +40,26 @@ class Notices(Repository):
                 row.taken_at = now(session)
             return [record(Notice, row) for row in found]
 
-    def untracked(self, pool: str, without: Collection[str]) -> list[Notice]:
-        """Some ends of runs of *pool* that their tracker has not taken yet, oldest first.
+    def trackers(self, pool: str) -> list[str]:
+        """Those that have not taken each end of a run of *pool* yet."""
+        query = select(NoticeRow.block).join(RunRow, col(NoticeRow.run_id) == col(RunRow.run_id))
+        with self._database.reading() as session:
+            return list(session.exec(query.where(*_untracked(pool)).distinct()))
 
-        They stay until `tracked`. Those for the blocks *without* are left out.
+    def untracked(self, pool: str, block: str, without: Collection[int]) -> list[Notice]:
+        """Some ends of runs of *pool* that the tracker *block* has not taken yet.
+
+        Those that it was never asked to take come first, the oldest before others. They stay
+        until `tracked`. The notices *without* are left out.
         """
         query = (
             select(NoticeRow)
             .join(RunRow, col(NoticeRow.run_id) == col(RunRow.run_id))
-            .where(col(NoticeRow.taken_at).is_(None), _FOR_TRACKER)
-            .where(RunRow.pool == pool, col(NoticeRow.block).not_in(without))
+            .where(*_untracked(pool), NoticeRow.block == block)
+            .where(col(NoticeRow.notice_id).not_in(without))
+            .order_by(col(NoticeRow.error) != "", col(NoticeRow.notice_id))
         )
-        return self._records(Notice, query.order_by("notice_id").limit(_AT_ONCE))
+        return self._records(Notice, query.limit(_AT_ONCE))
 
     def behind(self) -> list[Notice]:
         """For each tracker that has not taken an end that it is still to take, the oldest."""
@@ -78,6 +86,10 @@ class Notices(Repository):
         """The notices of a run, oldest first."""
         query = select(NoticeRow).where(NoticeRow.run_id == run_id).order_by("notice_id")
         return self._records(Notice, query)
+
+
+def _untracked(pool: str) -> tuple[ColumnElement[bool], ...]:
+    return col(NoticeRow.taken_at).is_(None), _FOR_TRACKER, col(RunRow.pool) == pool
 
 
 def note_started(session: Session, run: RunRow) -> None:

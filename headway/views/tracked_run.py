@@ -24,7 +24,7 @@ class TrackedRun:
 
     name: str
     experiment: str
-    """The name of its recipe."""
+    """Its team and the name of its recipe: ``vision/resnet50``."""
     status: str
     started_at: datetime
     """When it was handed in, where it never started."""
@@ -47,7 +47,8 @@ def tracked_run(
     """
     end, said = record.exit, record.prediction or Prediction(basis="")
     held = {g.uuid for each in leases if each.attempt == record.attempt for g in each.gpus}
-    names = Counter(gpu.name for gpu in gpus if gpu.uuid in held)
+    # Those of other nodes of a gang are not among them.
+    names = Counter(gpu.name for gpu in gpus if gpu.uuid in held and record.nodes == 1)
     tags = {
         RUN_TAG: record.run_id,
         "headway.owner": record.owner,
@@ -65,9 +66,10 @@ def tracked_run(
     for name in ("runtime_low_s", "runtime_high_s", *_QUANTITIES):
         metrics[f"headway.predicted_{name}"] = getattr(said, name)
     training = record.job.get("training") or {}
+    recipe = training.get("network") or record.job.get("name") or record.name
     return TrackedRun(
         name=record.name,
-        experiment=str(training.get("network") or record.job.get("name") or record.name),
+        experiment=f"{record.team}/{recipe}",
         status=_STATUSES.get(end.kind, "FAILED") if end is not None else "FAILED",
         started_at=record.started_at or record.submitted_at,
         ended_at=ended_at,

@@ -139,15 +139,21 @@ def test_a_teams_tracker_is_told_of_each_end_until_it_has_taken_it(ledger: Ledge
     granted(ledger, "m1")
     ended(ledger, "m1")
     assert [block for _, _, block in taken(ledger)] == ["slack-webhook/v"]  # of the array
-    due = ledger.notices.untracked("gpu", [])
+    block = "headway-mlflow/t"
+    assert ledger.notices.trackers("gpu") == [block]
+    assert ledger.notices.trackers("other") == []
+    due = ledger.notices.untracked("gpu", block, [])
     assert [each.run_id for each in due] == ["r1", "r2", "m1"]
-    assert ledger.notices.untracked("other", []) == []
-    assert ledger.notices.untracked("gpu", ["headway-mlflow/t"]) == []
+    assert ledger.notices.untracked("other", block, []) == []
+    assert ledger.notices.untracked("gpu", "headway-mlflow/other", []) == []
+    late = [due[0].notice_id]
+    assert [each.run_id for each in ledger.notices.untracked("gpu", block, late)] == ["r2", "m1"]
     assert ledger.notices.behind() == []
     ledger.notices.tracked(due[0])
-    ledger.notices.tracked(due[2], "400: never")
     ledger.notices.not_sent(due[1], "ConnectError")
-    assert [each.run_id for each in ledger.notices.untracked("gpu", [])] == ["r2"]
+    assert [each.run_id for each in ledger.notices.untracked("gpu", block, [])] == ["m1", "r2"]
+    ledger.notices.tracked(due[2], "400: never")
+    assert [each.run_id for each in ledger.notices.untracked("gpu", block, [])] == ["r2"]
     assert [(each.run_id, each.error) for each in ledger.notices.behind()] == [
         ("r2", "ConnectError")
     ]

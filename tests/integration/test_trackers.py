@@ -94,7 +94,9 @@ def test_an_end_is_written_in_the_experiment_of_its_recipe(
     wait_for(lambda: "headway.outcome" in str(_tracked(mlflow, ran)), site.worker_log)
     (run,) = _tracked(mlflow, ran)
     shown = site.show(ran)
-    assert (run["experiment"], run["run_name"], run["status"]) == ("tracked", "tracked", "FAILED")
+    assert (run["experiment"], run["run_name"], run["status"]) == (
+        "default/tracked", "tracked", "FAILED",
+    )  # fmt: skip
     assert run["tags"].items() >= {
         "headway.node": "test-node", "headway.outcome": "failed", "headway.team": "default",
         "headway.predicted_by": shown["predicted"]["basis"],
@@ -116,9 +118,12 @@ def test_what_the_program_logs_itself_gets_the_tags(
     _name(site, "team", mlflow)
     own = site.submit(tmp_path, name="logs", command=[sys.executable, "-c", _LOGS, mlflow])
     site.until(own, "Completed")
-    wait_for(lambda: "headway.outcome" in str(_tracked(mlflow, own)), site.worker_log)
-    (run,) = _tracked(mlflow, own)
-    assert (run["experiment"], run["run_name"]) == ("of the program", "its own")
+    wait_for(lambda: str(_tracked(mlflow, own)).count("headway.outcome") == 2, site.worker_log)
+    found = {each["experiment"]: each for each in _tracked(mlflow, own)}
+    assert found.keys() == {"of the program", "default/logs"}
+    assert found["default/logs"]["status"] == "FINISHED"
+    run = found["of the program"]
+    assert run["run_name"] == "its own"
     assert run["metrics"]["loss"] == 0.5
     assert run["metrics"]["headway.runtime_s"] > 0
     assert run["tags"]["headway.outcome"] == "ok"

@@ -1,7 +1,8 @@
 """What is asked of MLflow's server, and which of its answers are final."""
 
+import gzip
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 import anyio
 import httpx
@@ -9,6 +10,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from headway.leader.mlflow import HeadwayMlflow, MlflowRefused, write
+from headway.units import MIB
 from headway.views.tracked_run import TrackedRun
 from tests.unit.views.test_documents import NOON
 
@@ -16,36 +18,77 @@ RUN = TrackedRun("n", "e", "FINISHED", NOON, NOON, {"headway.run_id": "r"}, {"he
 Answer = Callable[[httpx.Request], httpx.Response]
 
 
+class Sent(httpx.AsyncByteStream):
+    """A body as it comes over the network: not read yet."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for each in self.pieces:
+            yield each
+
+
 def _written(answer: Answer, **block: object) -> None:
+    def sent(request: httpx.Request) -> httpx.Response:
+        found = answer(request)
+        if isinstance(found.stream, Sent):
+            return found
+        return httpx.Response(
+            found.status_code, headers=found.headers, stream=Sent([found.content]),
+            extensions=found.extensions,
+        )  # fmt: skip
+
     async def ask() -> None:
-        client = HeadwayMlflow(url="http://mlflow:5000/", **block).client()
-        async with client, httpx.AsyncClient(
-            base_url=client.base_url, auth=client.auth, headers=client.headers,
-            transport=httpx.MockTransport(answer),
-        ) as server:  # fmt: skip
+        block_of_it = HeadwayMlflow(url="http://mlflow:5000/", **block)
+        async with block_of_it.client(httpx.MockTransport(sent)) as server:
             await write(server, RUN)
 
     anyio.run(ask)
+
+
+class Mlflow:
+    """A server: what it was asked last by each path, and which runs it finds by which filter."""
+
+    def __init__(self, tagged: list[str], own: list[str]) -> None:
+        self.tagged, self.own = tagged, own
+        self.asked: list[tuple[str, dict[str, object], str]] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path.removeprefix("/api/2.0/mlflow/")
+        told = json.loads(request.content or "{}")
+        self.asked.append((path, told, request.headers.get("Authorization", "")))
+        if path == "experiments/get-by-name":
+            return httpx.Response(404, json={"error_code": "RESOURCE_DOES_NOT_EXIST"})
+        made = {"experiment_id": "7", "run": {"info": {"run_id": "made"}}}
+        found = self.own if "AND" in str(told.get("filter")) else self.tagged
+        runs = [{"info": {"run_id": each}} for each in found]
+        return httpx.Response(
+            200, json={**made, "runs": runs, "experiments": [{"experiment_id": "0"}]}
+        )
+
+    def told(self, path: str) -> list[dict[str, object]]:
+        """With what it was asked for *path*."""
+        return [told for at, told, _ in self.asked if at == path]
 
 
 @pytest.mark.parametrize(
     ("user", "sent"), [("", "Bearer s3cr3t"), ("ada", "Basic YWRhOnMzY3IzdA==")]
 )
 def test_its_secret_goes_to_the_server_alone(user: str, sent: str) -> None:
-    seen = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        seen.append((request.url.path, request.headers["Authorization"]))
-        run = {"info": {"run_id": "theirs"}, "data": {}}
-        found = {"experiments": [{"experiment_id": "0"}], "runs": [run]}
-        return httpx.Response(200, json=found)
-
-    _written(answer, user=user, secret=SecretStr("s3cr3t"))
-    asked = ("experiments/search", "runs/search", "runs/log-batch")
-    assert seen == [(f"/api/2.0/mlflow/{path}", sent) for path in asked]
+    server = Mlflow([], [])
+    _written(server, user=user, secret=SecretStr(" s3cr3t\n"))
+    assert {authorised for _, _, authorised in server.asked} == {sent}
     assert "s3cr3t" not in repr(
         HeadwayMlflow(url="http://m", user=user, secret=SecretStr("s3cr3t"))
     )
+
+
+@pytest.mark.parametrize("secret", ["s3c\0r3t", "s3c\r\nr3t", "s3cr3t\x7f", "s3cr3té"])
+def test_a_secret_that_no_header_can_have_is_refused_and_not_shown(secret: str) -> None:
+    with pytest.raises(ValidationError, match="printable ASCII") as refused:
+        HeadwayMlflow(url="http://m", secret=secret)
+    assert "r3t" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -71,21 +114,57 @@ def test_what_may_pass_is_no_refusal(answer: httpx.Response, final: bool) -> Non
     assert hosts == {"mlflow"}
 
 
-def test_its_own_run_is_ended_as_the_run_was() -> None:
-    asked: dict[str, dict[str, object]] = {}
+def test_errors_of_the_server_are_one_line_of_printable_characters() -> None:
+    told = {"message": "a\0b\ud800\nforged line", "error_code": "INVALID"}
+    body = httpx.Response(
+        400, content=json.dumps(told), extensions={"reason_phrase": b"Bad\x1b[2J"}
+    )
+    with pytest.raises(MlflowRefused) as refused:
+        _written(lambda _: body)
+    assert str(refused.value).isprintable()
+    assert "forged line" in str(refused.value)
+
+
+def test_an_answer_is_neither_unpacked_nor_read_without_end() -> None:
+    read = []
+
+    def pieces() -> Iterator[bytes]:
+        for at in range(1000):
+            read.append(at)
+            yield b" " * MIB
 
     def answer(request: httpx.Request) -> httpx.Response:
-        path = request.url.path.removeprefix("/api/2.0/mlflow/")
-        asked[path] = json.loads(request.content or "{}")
-        if path == "experiments/get-by-name":
-            return httpx.Response(404, json={"error_code": "RESOURCE_DOES_NOT_EXIST"})
-        made = {"experiment_id": "7", "run": {"info": {"run_id": "ours"}}}
-        return httpx.Response(200, json=made)
+        assert request.headers["Accept-Encoding"] == "identity"
+        return httpx.Response(200, stream=Sent(pieces()))
 
-    _written(answer)
-    assert asked["experiments/create"] == {"name": "e"}
-    assert asked["runs/create"]["experiment_id"] == "7"
-    assert asked["runs/update"]["status"] == "FINISHED"
+    with pytest.raises(httpx.HTTPStatusError, match=r"^200 with more than 8 MiB$"):
+        _written(answer)
+    assert len(read) == 9
+    packed = gzip.compress(b'{"experiments": []}')
+    headers = {"Content-Encoding": "gzip"}
+    with pytest.raises(httpx.HTTPStatusError, match=r"^200 "):
+        _written(lambda _: httpx.Response(200, stream=Sent([packed]), headers=headers))
+
+
+def test_its_own_run_is_begun_and_ended_beside_those_that_have_the_tag() -> None:
+    server = Mlflow(["theirs"], [])
+    _written(server)
+    assert server.told("experiments/create") == [{"name": "e"}]
+    (created,) = server.told("runs/create")
+    assert created["experiment_id"] == "7"
+    assert [each["run_id"] for each in server.told("runs/log-batch")] == ["made", "theirs"]
+    ended = [(each["run_id"], each["status"]) for each in server.told("runs/update")]
+    assert ended == [("made", "FINISHED")]
+
+
+def test_its_own_run_is_looked_for_in_its_experiment_alone() -> None:
+    server = Mlflow(["ours", "theirs"], ["ours"])
+    _written(server)
+    assert server.told("runs/create") == []
+    where = [each["experiment_ids"] for each in server.told("runs/search")]
+    assert where == [["7"], ["0"]]
+    assert [each["run_id"] for each in server.told("runs/log-batch")] == ["ours", "theirs"]
+    assert [each["run_id"] for each in server.told("runs/update")] == ["ours"]
 
 
 @pytest.mark.parametrize("url", ["ftp://m", "http://a:b@m", "m", "http://"])

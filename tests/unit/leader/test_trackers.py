@@ -25,8 +25,12 @@ class Notices:
     def __init__(self, *due: Notice) -> None:
         self.due, self.errors = list(due), dict[str | None, str]()
 
-    def untracked(self, _pool: str, without: list[str]) -> list[Notice]:
-        return [each for each in self.due if each.block not in without]
+    def trackers(self, _pool: str) -> list[str]:
+        return [each.block for each in self.due]
+
+    def untracked(self, _pool: str, block: str, without: list[int]) -> list[Notice]:
+        left = [n for n in self.due if n.block == block and n.notice_id not in without]
+        return sorted(left, key=lambda each: each.run_id in self.errors)[:20]
 
     def tracked(self, notice: Notice, why: str = "") -> None:
         self.due.remove(notice)
@@ -43,6 +47,8 @@ class Server:
         self.clock, self.notices = FakeClock(), Notices(*due)
         self.asked: list[tuple[str, Any]] = []
         self.answers: dict[str, Exception] = {AWAY: httpx.ConnectError("nobody")}
+        self.waits_for: dict[str, anyio.Event] = {}
+        self.there_is_told = anyio.Event()
         site = SimpleNamespace(
             clock=self.clock, ledger=SimpleNamespace(notices=self.notices),
             settings=SimpleNamespace(pool="gpu"),
@@ -52,9 +58,14 @@ class Server:
         self.trackers = Trackers(site)  # type: ignore[arg-type]
 
     async def write(self, block: str, run: TrackedRun) -> None:
+        if block in self.waits_for:
+            await self.waits_for[block].wait()
         self.asked.append((block, run))
-        if block in self.answers:
-            raise self.answers[block]
+        if block == THERE:
+            self.there_is_told.set()
+        for key in (block, str(run)):
+            if key in self.answers:
+                raise self.answers[key]
 
     def tell(self, after_s: float = 0.0) -> list[Any]:
         """The runs that are written after a while."""
@@ -71,14 +82,14 @@ def notice(number: int, block: str) -> Notice:
 
 def test_it_is_left_alone_for_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(monkeypatch, notice(1, AWAY), notice(2, AWAY), notice(3, THERE))
-    assert server.tell() == ["r1", "r3"]
+    assert sorted(server.tell()) == ["r1", "r3"]
     assert server.notices.errors == {"r1": "ConnectError: nobody", "r3": ""}
     assert server.tell(9.0) == []
-    assert server.tell(1.1) == ["r1"]
+    assert server.tell(1.1) == ["r2"]
     assert server.tell(19.0) == []
     assert server.tell(1.1) == ["r1"]
     del server.answers[AWAY]
-    assert server.tell(41.0) == ["r1", "r2"]
+    assert sorted(server.tell(41.0)) == ["r1", "r2"]
     assert server.notices.due == []
 
 
@@ -96,3 +107,83 @@ def test_after_three_days_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
     assert server.tell() == ["r1"]
     assert server.notices.due == []
     assert server.notices.errors == {"r1": "ConnectError: nobody"}
+
+
+def _answered(status: int) -> httpx.HTTPStatusError:
+    request = httpx.Request("POST", "http://m")
+    return httpx.HTTPStatusError(
+        f"{status} no", request=request, response=httpx.Response(status, request=request)
+    )
+
+
+def test_a_slow_one_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch, *(notice(at, AWAY) for at in range(30)), notice(30, THERE))
+    server.answers.clear()
+
+    async def told() -> None:
+        server.waits_for[AWAY] = server.there_is_told
+        with anyio.fail_after(20.0):
+            await server.trackers.tell()
+
+    anyio.run(told)
+    assert server.notices.due == []
+
+
+def test_a_turn_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch, *(notice(at, THERE) for at in range(9)))
+    written = server.write
+
+    async def slow(block: str, run: TrackedRun) -> None:
+        server.clock.sleep(9.0)
+        await written(block, run)
+
+    monkeypatch.setattr(trackers, "_write", slow)
+    assert [len(server.tell()) for _ in range(3)] == [4, 4, 1]
+
+
+@pytest.mark.parametrize("error", [_answered(403), _answered(500), KeyError("run")])
+def test_one_that_fails_for_itself_is_put_off_alone(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    server = Server(monkeypatch, *(notice(at, THERE) for at in range(3)))
+    server.answers["r0"] = error
+    assert server.tell() == ["r0", "r1", "r2"]
+    assert server.tell(9.0) == []
+    server.notices.due.append(notice(3, THERE))
+    assert server.tell(1.1) == ["r3", "r0"]
+    del server.answers["r0"]
+    assert server.tell(20.1) == ["r0"]
+    assert server.notices.due == []
+
+
+@pytest.mark.parametrize("error", [_answered(401), _answered(503), TimeoutError()])
+def test_what_any_other_would_get_too_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    server = Server(monkeypatch, *(notice(at, THERE) for at in range(3)))
+    server.answers[THERE] = error
+    assert server.tell() == ["r0"]
+
+
+def test_where_one_after_the_other_fails_it_is_the_tracker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server(monkeypatch, *(notice(at, THERE) for at in range(25)))
+    server.answers[THERE] = _answered(404)
+    assert len(server.tell()) == 10
+    assert server.tell(9.0) == []
+
+
+def test_nothing_that_may_have_the_secret_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch, notice(1, AWAY), notice(2, THERE))
+    server.answers[AWAY] = httpx.LocalProtocolError("Illegal header value b'Bearer s3cr3t'")
+    server.answers[THERE] = ValueError("s3cr3t")
+    server.tell()
+    assert server.notices.errors == {"r1": "LocalProtocolError", "r2": "ValueError"}
+
+
+def test_what_is_told_of_a_connection_is_printable(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch, notice(1, AWAY))
+    server.answers[AWAY] = httpx.RemoteProtocolError("line\0\nforged")
+    server.tell()
+    assert server.notices.errors["r1"].isprintable()

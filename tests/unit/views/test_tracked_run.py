@@ -26,7 +26,7 @@ def test_what_is_known_of_an_end_is_told() -> None:
     )  # fmt: skip
     earlier = replace(lease, attempt=1, gpus=(GpuGrant("GPU-1", 1),))
     told = tracked_run(ENDED, NOON + timedelta(1), [earlier, lease], GPUS)
-    assert (told.experiment, told.status) == ("resnet", "FINISHED")
+    assert (told.experiment, told.status) == ("default/resnet", "FINISHED")
     assert told.tags == {
         "headway.run_id": "id-1", "headway.owner": "me", "headway.team": "default",
         "headway.attempt": "2", "headway.node": "node-a", "headway.gpus": "2 × H200",
@@ -44,6 +44,17 @@ def test_what_never_started_has_no_numbers() -> None:
         exit=Exit(ExitKind.REFUSED, None, "no such image"), job={"name": "flights"},
     )  # fmt: skip
     told = tracked_run(refused, NOON, [], [])
-    assert (told.experiment, told.status, told.metrics) == ("flights", "FAILED", {})
+    assert (told.experiment, told.status, told.metrics) == ("default/flights", "FAILED", {})
     assert told.started_at == refused.submitted_at
     assert not {"headway.node", "headway.gpus", "headway.predicted_by"} & told.tags.keys()
+
+
+def test_of_a_gang_the_gpus_of_one_node_are_not_told_as_its_own() -> None:
+    lease = Lease(
+        lease_id=1, run_id="id-1", attempt=2, node="node-a", host_memory_bytes=1, cpus=1.0,
+        gpus=(GpuGrant("GPU-0", 1),), granted_at=NOON, expires_at=NOON, token="t", ports={},
+    )  # fmt: skip
+    gang = replace(ENDED, demand=None, job={"name": "flights", "resources": {"nodes": 2}})
+    tags = tracked_run(gang, NOON, [lease], GPUS).tags
+    assert tags["headway.nodes"] == "2"
+    assert "headway.gpus" not in tags
