@@ -9,7 +9,6 @@
 What a call returns is described in docs/json.md; docs/python.md has more of it.
 """
 
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -58,7 +57,6 @@ class Client:
         self.url = self.address.url
         self._clock = clock or SystemClock()
         self._gateway = Connection(self.address, self._clock, transport)
-        weakref.finalize(self, self._gateway.close)  # runs may hold it longer than who made it
 
     def __enter__(self) -> Self:
         return self

@@ -1,5 +1,6 @@
 """Asks a gateway over HTTP, and turns what it refuses into errors."""
 
+import weakref
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -45,6 +46,8 @@ class Connection:
             transport=transport,
             trust_env=False,  # a proxy meant for the internet must not see the token
         )
+        # Runs, and what is read bit by bit, may hold this longer than whoever made the client.
+        weakref.finalize(self, self._client.close)
 
     def close(self) -> None:
         """Close its connections."""

@@ -63,6 +63,8 @@ class ObjectPlace:
         elif storage == "sftp":
             if "@" in bucket:
                 raise ValueError("give its address without a user, whom its Secret block names")
+            if {"?", "#"}.intersection(uri):  # what reads it would leave out what follows
+                raise ValueError("give its address without ? and #: names with them are not read")
             bucket = bucket.lower()
         elif storage == "hf":
             if bucket not in _HUB_KINDS:

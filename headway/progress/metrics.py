@@ -11,6 +11,8 @@ Number = tuple[slice | str, slice]
 number stands."""
 
 NUMBER = r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,5})?"
+# No word or name: `user: Nan Li`. What follows may be the name of the next metric.
+_NAN = r"-?(?:[Nn]a[Nn]|NAN)(?![\w-]|[ \t]{1,4}+[A-Za-z][\w./@-]{0,47}+(?!\s{0,4}[:=]))"
 
 # Possessive counts ({…}+) and a start at a word's start keep this linear on hostile lines.
 PAIR = re.compile(
@@ -19,7 +21,9 @@ PAIR = re.compile(
     r"[A-Za-z_][\w./@-]{0,47}+)"
     r"[\"']?\s{0,4}+(?:[:=]\s{0,8}+[\"'\[]?("
     + NUMBER
-    + r"|-?[Nn]a[Nn]\b)|(?<=\s)([-+]?[0-9]{1,20}\.[0-9]{1,20}"
+    + "|"
+    + _NAN
+    + r")|(?<=\s)([-+]?[0-9]{1,20}\.[0-9]{1,20}"
     r"(?:[eE][-+]?[0-9]{1,3})?))(?![\w.]*[:/]|\.?[0-9])",
     re.ASCII,
 )

@@ -1,11 +1,15 @@
 """Waiting for a run, at a gateway that answers what a test says."""
 
+import gc
+from collections.abc import Iterator
+
 import httpx
 import pytest
 
 from headway import Client
 from headway.credentials import Address
 from headway.errors import RunFailed, RunUnknown, WaitTimedOut
+from headway.model.run_file import FROM
 from tests.ports.clock import FakeClock
 
 RUN: dict[str, object] = {"run_id": "a1", "name": "digits", "state": "Running", "url": "/runs/a1"}
@@ -72,3 +76,35 @@ def test_another_end_is_an_error_with_its_reason(clock: FakeClock) -> None:
         client.run("a1").wait()
     (run,) = client.as_completed([client.run("a1")])
     assert run["state"] == "Failed"
+
+
+class Log(httpx.SyncByteStream):
+    """A body that comes bit by bit."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from (b"one ", b"two")
+
+
+class Way(httpx.BaseTransport):
+    """To a gateway that has a log."""
+
+    closed = False
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        assert not self.closed
+        if request.url.params["from"] != "0":
+            return httpx.Response(204)
+        return httpx.Response(200, headers={FROM: "0"}, stream=Log())
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_what_is_read_bit_by_bit_outlives_who_asked(clock: FakeClock) -> None:
+    way = Way()
+    pieces = Client(Address("http://127.0.0.1:1", "t"), transport=way, clock=clock).log("a1")
+    gc.collect()
+    assert b"".join(pieces) == b"one two"
+    del pieces
+    gc.collect()
+    assert way.closed

@@ -64,6 +64,9 @@ def test_an_address_of_two_meanings_is_refused(uri: str) -> None:
 def test_credentials_for_a_server_are_named_and_whole() -> None:
     with pytest.raises(ValueError, match="without a user"):
         ObjectPlace.of("sftp://ada@data.example.org/sets")
+    for other in ("sets?x", "private?", "sets#/x", "sets/a?b/c"):
+        with pytest.raises(ValueError, match=r"without \? and #"):
+            ObjectPlace.of(f"sftp://data.example.org/{other}")
     server = place("sftp://data.example.org/sets")
     with pytest.raises(ValueError, match="no Secret block is named"):
         server.options(None)

@@ -127,6 +127,14 @@ def test_nan_is_told_as_such_and_infinity_is_no_metric() -> None:
     ]  # fmt: skip
     (point,) = LogParser().feed(b"Iteration 3, loss = nan, nancy = nan7, acc: -NaN\n", 0.0)
     assert point.metrics == {"loss.nan": 1.0, "acc.nan": 1.0}
+    (point,) = LogParser().feed(b"Iteration 4, loss: NAN acc: nan - f1: nan\n", 0.0)
+    assert point.metrics == {"loss.nan": 1.0, "acc.nan": 1.0, "f1.nan": 1.0}
+
+
+def test_words_that_begin_as_nan_are_no_metrics() -> None:
+    log = b"Iteration 3, loss: 0.5, user: Nan Li, city: Nan-Chang, dtype: nan-safe, by: nan_mean\n"
+    (point,) = LogParser().feed(log, 0.0)
+    assert point.metrics == {"loss": 0.5}
 
 
 def test_an_endless_line_is_bounded_in_memory_and_time() -> None:
