@@ -7,6 +7,7 @@ opens what the job names. Over SOCKET, whose other end `headway.staging.reader`
 has, it sends JSON, and after each message that announces a piece its bytes.
 """
 
+import asyncio
 import codecs
 import ctypes
 import ipaddress
@@ -16,7 +17,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -27,9 +28,12 @@ from headway.model.object_place import ObjectPlace
 from headway.staging.errors import SourceChanged, SourceMissing, SourceUnreachable
 from headway.staging.rules import Network, SourceRules, closed_address
 from headway.staging.source import CHUNK_BYTES, Source, inspect, reading
+from headway.units import MIB
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _CONNECT_S, _STALL_S = 30.0, 60.0
+_LISTING_S = 600.0
+"""For one folder, which may have a million files."""
 _REFUSED = (
     "it leads to {}, which is no public address, and this site does not list it under data hosts"
 )
@@ -128,13 +132,46 @@ def _prepare(uri: str, rules: SourceRules) -> Callable[[Mapping[str, Any]], Any]
 def _sftp(uri: str) -> Callable[[Mapping[str, Any]], Any]:
     """A server of SFTP, which shows the key that the block of its credentials has."""
     import asyncssh  # noqa: PLC0415 - a third of a second of imports
+    from fsspec.asyn import sync  # noqa: PLC0415
     from sshfs import SSHFileSystem  # noqa: PLC0415
+    from sshfs.file import SSHFile  # noqa: PLC0415
+
+    async def soon(answer: Awaitable[Any], within_s: float = _STALL_S) -> Any:
+        try:
+            return await asyncio.wait_for(answer, within_s)
+        except TimeoutError:  # fsspec would raise another, without words
+            raise ConnectionError(f"no answer for {within_s:.0f} s") from None
+
+    class File(SSHFile):  # type: ignore[misc]  # sshfs has no types
+        """Waits for nothing without end."""
+
+        async def _open_file(self) -> Any:
+            return await soon(super()._open_file())
+
+        def read(self, size: int) -> Any:
+            """At most a MiB, so that a slow server is none that is silent."""
+            return sync(self.loop, lambda: soon(self._file.read(min(size, MIB))))
+
+        def _close(self) -> None:
+            sync(self.loop, lambda: soon(self._file.close()))
+
+    class Server(SSHFileSystem):  # type: ignore[misc]
+        """Waits for nothing without end."""
+
+        async def _info(self, path: str, **values: Any) -> Any:
+            return await soon(super()._info(path, **values))
+
+        async def _ls(self, path: str, *values: Any, **named: Any) -> Any:
+            return await soon(super()._ls(path, *values, **named), _LISTING_S)
+
+        def _open(self, path: str, *values: Any, **named: Any) -> Any:
+            return File(self, path, *values, **named)
 
     def connect(options: Mapping[str, Any]) -> Any:
         address = urlsplit(uri)
         key = options.get("private_key")
         known = asyncssh.import_public_key(options["host_key"])
-        return SSHFileSystem(
+        return Server(
             address.hostname,
             port=address.port or 22,
             username=options["username"],
@@ -145,6 +182,8 @@ def _sftp(uri: str) -> Callable[[Mapping[str, Any]], Any]:
             agent_path=None,
             config=None,
             connect_timeout=_CONNECT_S,
+            login_timeout=_CONNECT_S,
+            keepalive_interval=_STALL_S / 3,
             skip_instance_cache=True,
         )
 

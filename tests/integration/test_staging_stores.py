@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, ClassVar
 
 import asyncssh
 import boto3
 import httpx
 import pytest
+from fsspec.asyn import sync
 from gcp_storage_emulator.server import create_server
 from pydantic import SecretStr
 
@@ -20,9 +21,12 @@ from headway.model.container_policy import ContainerPolicy
 from headway.model.job_parts import Dataset
 from headway.settings import Settings
 from headway.site import Site
+from headway.staging import child
 from headway.staging.cache import DataCache
 from headway.staging.errors import SourceMissing, SourceUnreachable
 from headway.staging.reader import Credentials, UserReader
+from headway.staging.rules import SourceRules
+from headway.staging.source import inspect, reading
 from headway.units import MIB
 from tests.ports.staging import MemoryIndex
 from tests.support.postgresql import with_ledger
@@ -80,6 +84,35 @@ class Server:
     block: Mapping[str, str]
 
 
+class Silent(asyncssh.SFTPServer):
+    """Lets in, and does not answer what `silent_at` names."""
+
+    silent_at = ""
+    opened: ClassVar[list[Any]] = []
+
+    async def _answers(self, what: str) -> None:
+        if what == self.silent_at:
+            await asyncio.sleep(3600)
+
+    async def stat(self, path: bytes) -> Any:  # type: ignore[override]
+        await self._answers("stat")
+        return super().stat(path)
+
+    async def open(self, path: bytes, pflags: int, attrs: Any) -> Any:  # type: ignore[override]
+        await self._answers("open")
+        opened = super().open(path, pflags, attrs)
+        self.opened.append(opened)
+        return opened
+
+    async def read(self, file_obj: object, offset: int, size: int) -> Any:  # type: ignore[override]
+        await self._answers("read")
+        return super().read(file_obj, offset, size)
+
+    async def close(self, file_obj: object) -> None:  # type: ignore[override]
+        await self._answers("close")
+        super().close(file_obj)
+
+
 @pytest.fixture
 def sftp(tmp_path: Path) -> Iterator[Server]:
     folder = tmp_path / "served/sets/below"
@@ -93,7 +126,7 @@ def sftp(tmp_path: Path) -> Iterator[Server]:
 
     async def listen() -> asyncssh.SSHAcceptor:
         def files(channel: Any) -> asyncssh.SFTPServer:
-            return asyncssh.SFTPServer(channel, chroot=str(tmp_path / "served").encode())
+            return Silent(channel, chroot=str(tmp_path / "served").encode())
 
         return await asyncssh.listen(
             "127.0.0.1", 0, server_host_keys=[own], authorized_client_keys=keys, sftp_factory=files
@@ -106,6 +139,9 @@ def sftp(tmp_path: Path) -> Iterator[Server]:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.sleep(0.1)  # connections that are closed go
+        while Silent.opened:
+            Silent.opened.pop().close()
 
     listening = asyncio.run_coroutine_threadsafe(listen(), loop).result(30)
     block = {
@@ -149,6 +185,29 @@ def test_no_server_of_sftp_is_spoken_to_but_the_one_that_an_operator_names(
     with pytest.raises((SourceMissing, SourceUnreachable)) as raised:
         stage(tmp_path, f"{sftp.uri}/sets", rules, unreadable)
     assert "of-the-team-alone" not in str(raised.value)
+
+
+def _read(uri: str, file_system: Any) -> None:
+    with reading(uri):
+        source = inspect(uri, SourceRules(), file_system)
+        with source.open(source.files[0], SourceRules()) as opened:
+            assert opened.read(4) == b"a,b\n"
+
+
+@pytest.mark.parametrize("silent_at", ["stat", "open", "read", "close"])
+def test_a_silent_server_of_sftp_is_not_waited_for_without_end(
+    sftp: Server, monkeypatch: pytest.MonkeyPatch, silent_at: str
+) -> None:
+    monkeypatch.setattr(Silent, "silent_at", silent_at)
+    monkeypatch.setattr(child, "_STALL_S", 0.5)
+    uri = f"{sftp.uri}/sets/below/a.csv"
+    made = child._sftp(uri)(sftp.block)
+    try:
+        with pytest.raises(SourceUnreachable, match="no answer for"):
+            _read(uri, made)
+    finally:
+        made.loop.call_soon_threadsafe(made.client.abort)
+        sync(made.loop, made.client.wait_closed)
 
 
 def test_a_bucket_of_googles_is_read(tmp_path: Path) -> None:
