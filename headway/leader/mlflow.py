@@ -167,7 +167,9 @@ def _read(answer: httpx.Response, body: bytes) -> Any:
     why = f"{answer.status_code} {shown(answer.reason_phrase)[1:-1]}"
     if isinstance(told, dict) and "message" in told:
         why += f": {shown(str(told['message']), 200)[1:-1]}"
-    if answer.status_code == httpx.codes.BAD_REQUEST and isinstance(told, dict):
+    # Another pool may have made the experiment at the same moment.
+    again = isinstance(told, dict) and told.get("error_code") == "RESOURCE_ALREADY_EXISTS"
+    if answer.status_code == httpx.codes.BAD_REQUEST and isinstance(told, dict) and not again:
         raise MlflowRefused(why)
     raise httpx.HTTPStatusError(why, request=answer.request, response=answer)
 

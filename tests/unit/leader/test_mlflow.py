@@ -95,6 +95,7 @@ def test_a_secret_that_no_header_can_have_is_refused_and_not_shown(secret: str) 
     ("answer", "final"),
     [
         (httpx.Response(400, json={"error_code": "INVALID", "message": "a tag is too long"}), True),
+        (httpx.Response(400, json={"error_code": "RESOURCE_ALREADY_EXISTS"}), False),
         (httpx.Response(401, text="no"), False),
         (httpx.Response(404, text="<html>"), False),
         (httpx.Response(200, text="<html>"), False),
