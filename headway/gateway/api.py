@@ -3,6 +3,8 @@
 Everything is read from the ledger, so it answers while Prefect is away.
 """
 
+import json
+import shlex
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -11,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from headway.choice import Prefer
 from headway.choice import document as option_document
+from headway.errors import InvalidInput
 from headway.gateway.arrays import check_members
 from headway.gateway.door import Operator, Watcher
 from headway.gateway.errors import NotAllowed
@@ -18,11 +21,13 @@ from headway.gateway.estimate import estimate_options
 from headway.gateway.runs import NO_NUL, of_caller, seen_team
 from headway.gateway.submit import job_of, limit, refuse_impossible
 from headway.model.access import Caller
-from headway.model.array import member_job
+from headway.model.array import Array, array_words, member_job, take_array
+from headway.model.document import Document
+from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document, job_text, read_job
 from headway.model.trace import Trace
 from headway.site import Site
-from headway.units import KIB
+from headway.units import KIB, format_size
 from headway.views.metrics import exposition
 from headway.views.node_document import load_document, node_shown
 from headway.views.queue_document import array_lines, line_views
@@ -49,15 +54,43 @@ class EstimateRequest(BaseModel):
     prefer: Prefer = Field(Prefer.FASTEST, description="What the choice is best in.")
 
 
+_LONGEST_FILE = 32 * KIB
+
+
 class JobFile(BaseModel):
     """What `POST /v1/job-files` takes."""
 
     model_config = ConfigDict(extra="forbid")
 
-    text: str = Field("", max_length=32 * KIB, description="A job file, YAML or JSON.")
+    text: str = Field("", description="A job file, YAML or JSON.")
     changes: list[str] = Field(
         [], max_length=40, description="`key.sub=value`, each in the place of what the text says."
     )
+    command: str = Field("", description="Its command, in one line, as a shell reads it.")
+    array: list[str] = Field(
+        [], max_length=20, description="Parameters with their values, as `lr=0.1,0.01`."
+    )
+
+    def read(self) -> tuple[TrainingJob, Array | None]:
+        """The job and the array that it describes.
+
+        Raises:
+            InvalidInput: Something is wrong with it.
+        """
+        length = sum(map(len, (self.text, self.command, *self.changes, *self.array)))
+        if length > _LONGEST_FILE:  # what takes long to read keeps the process from others
+            allowed = f"give at most {format_size(_LONGEST_FILE)} here, or `headway submit` it"
+            raise InvalidInput("job file", format_size(length), allowed)
+        try:
+            words = shlex.split(self.command)
+        except ValueError:
+            raise InvalidInput("command", self.command, "close its quotes") from None
+        changes = [*self.changes, *([f"command={json.dumps(words)}"] if words else [])]
+        found = read_job(self.text.strip() or "{}", filename="job file", overrides=changes)
+        array = found.array
+        if self.array:
+            array = take_array(Document({"array": array_words(tuple(self.array))}))
+        return found.job, array
 
 
 def reads(site: Site) -> APIRouter:
@@ -137,8 +170,8 @@ def choices(site: Site) -> APIRouter:
     @router.post("/job-files")
     def job_file(_: Watcher, given: JobFile) -> dict[str, Any]:
         """A job file as plain data, its first member's too, and as text without what is usual."""
-        read = read_job(given.text.strip() or "{}", filename="job file", overrides=given.changes)
-        job, array = read.job.document(), read.array
+        read, array = given.read()
+        job = read.document()
         if array is not None:
             check_members(job, array)
         return {
@@ -146,7 +179,8 @@ def choices(site: Site) -> APIRouter:
             "array": array and array.document(),
             "size": array.size if array else 1,
             "member": member_job(job, array.parameters(1)) if array else job,
-            "text": job_text(read.job, array),
+            "command": shlex.join(read.command),
+            "text": job_text(read, array),
         }
 
     @router.get("/runs/{run}/ways")

@@ -116,6 +116,11 @@ class NodeFiles:
             raise NodeSilent(name, f"it answers with HTTP {found.status_code}")
         return found
 
+    async def close(self) -> None:
+        """Close all connections to nodes."""
+        for _, client in self._clients.values():
+            await client.aclose()
+
     def _client(self, node: NodeRecord) -> httpx.AsyncClient:
         """Connections to the node as it is now; one of before is left to its last answers."""
         place = (node.files_url, node.files_certificate)

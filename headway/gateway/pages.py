@@ -53,6 +53,10 @@ def pages(site: Site, prefect_url: str) -> APIRouter:
     router = APIRouter(include_in_schema=False, lifespan=closed_at_the_end)
     tries = Buckets(PER_ADDRESS, site.clock)
 
+    @router.get("/")
+    async def start() -> RedirectResponse:
+        return RedirectResponse(SITE_PAGE)
+
     @router.get(LOGIN)
     async def form() -> HTMLResponse:
         return _page("An operator makes a token with headway user add.")

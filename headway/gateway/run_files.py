@@ -5,6 +5,7 @@ Each answer says where it begins, so whoever was cut off goes on from there.
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import quote
@@ -146,6 +147,12 @@ class Places:
         store = store_of(site.settings)
         self._store = None if store is None else StoreFiles(store)
 
+    @asynccontextmanager
+    async def closed_at_the_end(self, _: object) -> AsyncIterator[None]:
+        """Close all connections when the application ends."""
+        yield
+        await self._nodes.close()
+
     async def answer(self, standing: Standing, attempt: int | None, asked: FileRequest) -> Response:
         """The answer to a question about the outputs of *attempt*, or of the last that began.
 
@@ -272,8 +279,8 @@ Offset = Annotated[int, Query(alias="from", ge=0, le=MOST_BYTES, description="By
 
 def run_files(site: Site) -> APIRouter:
     """The routes for the files of *site*'s runs."""
-    router = APIRouter()
     places = Places(site)
+    router = APIRouter(lifespan=places.closed_at_the_end)
     standings = Standings(lambda: site.ledger, site.clock)
 
     @router.get("/runs/{run}/log", response_class=Response)

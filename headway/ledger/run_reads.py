@@ -24,6 +24,7 @@ class RunReads(Repository):
 
     def get(self, run_id: str) -> RunRecord:
         """The run with this id. Raises `RunUnknown`."""
+        check_askable(run_id)
         with self._database.reading() as session:
             return run_record(run_row(session, run_id))
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
 from typing import Any
@@ -205,6 +205,16 @@ def _values(given: object) -> Iterator[Value]:
             if isinstance(value, str) and _MEANT_AS_RANGE.fullmatch(value):
                 raise Refused(f"{_GIVE_VALUES}, of at most {MAX_MEMBERS:,} numbers and alone")
             yield _value(value)
+
+
+def written(values: Sequence[Value]) -> str | list[Value]:
+    """*values* as a person writes them; whole numbers one after another as their range."""
+    first = values[0]
+    if isinstance(first, int) and len(values) > 2:
+        last = first + len(values) - 1
+        if list(values) == list(range(first, last + 1)):
+            return f"{first}..{last}"
+    return list(values)
 
 
 def _rows(given: object) -> Iterator[Mapping[str, Value]]:

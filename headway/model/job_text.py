@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from headway.errors import InvalidInput, shown
-from headway.model.array import Array, take_array
+from headway.model.array import Array, take_array, written
 from headway.model.document import NOTHING, Document, Path, dotted
 from headway.model.job import TrainingJob
 from headway.model.job_problem import explain
@@ -85,7 +85,7 @@ def job_text(job: TrainingJob, array: Array | None = None) -> str:
     if array is not None:
         values["array"] = {key: each for key, each in array.document().items() if each is not None}
         if array.grid:
-            values["array"]["parameters"] = {name: list(each) for name, each in array.grid.items()}
+            values["array"]["parameters"] = {n: written(each) for n, each in array.grid.items()}
     writer, text = YAML(typ="safe", pure=True), io.StringIO()
     writer.default_flow_style = None
     writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # it takes one

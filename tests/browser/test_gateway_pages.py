@@ -61,7 +61,7 @@ def test_a_member_hands_in_a_job_and_an_array_like_it_on_the_sites_own_page(
     assert process_site.show(run)["owner"] == "ada"
 
     page.get_by_role("link", name="A new job like it").click()
-    page.get_by_label("Runs with other values").fill("n: 1..3")
+    page.get_by_label("Many runs").fill("n=1..3")
     expect(told).to_contain_text("3 runs; of the first:")
     page.get_by_role("button", name="Hand in").click()
     page.get_by_text("Of 3 members 3 ended well").wait_for()

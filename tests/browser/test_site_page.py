@@ -290,8 +290,11 @@ def test_a_new_job_says_what_it_would_take_while_it_is_typed(opened: Open) -> No
     tab.get_by_label("GPUs", exact=True).fill("1")
     expect(told.get_by_role("table", name="Ways to run it")).to_contain_text("1 × v100")
     assert tab.locator("[aria-invalid]").count() == 0
-    tab.get_by_label("Runs with other values").fill("lr: [0.1, 0.01]\nseed: 1..3")
+    tab.get_by_label("Many runs").fill("lr=0.1,0.01\nseed=1..3")
     expect(told).to_contain_text("6 runs; of the first:")
+    expect(told).to_contain_text("{seed} is not in the command")
+    tab.get_by_label("Budget").fill("abc")
+    expect(told).to_contain_text('budget: got "abc"; give a number')
     tab.get_by_label("Budget").fill("1000")
     expect(told).to_contain_text(re.compile("([1-9]) of \\1 ways keep to budget and deadline"))
     tab.get_by_label("Budget").fill("0.01")
@@ -319,6 +322,12 @@ def test_a_new_job_begins_as_an_earlier_run_or_as_a_file(opened: Open, tmp_path:
     tab.get_by_role("heading", name="Usage since").wait_for()
     tab.go_back()
     expect(tab.get_by_label("Epochs")).to_have_value("7")  # what was typed is kept
+    command = tab.get_by_label("Command", exact=True)
+    command.focus()  # what the text says can be changed there
+    expect(command).to_have_value("python train.py")
+    command.press_sequentially(" '")
+    expect(tab.get_by_role("status", name="What it would take")).to_contain_text("close its quotes")
+    command.press_sequentially("a b'")
     (tmp_path / "job.yaml").write_text("name: of-a-file\nimage: [\n")
     tab.get_by_label("Job file", exact=True).set_input_files(tmp_path / "job.yaml")
     told = tab.get_by_role("status", name="What it would take")

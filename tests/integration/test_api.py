@@ -143,6 +143,16 @@ def test_what_no_database_takes_is_refused(member: httpx.Client, path: str) -> N
     assert member.get(path).status_code == 422
 
 
+def test_a_job_file_is_read_and_never_a_long_one(member: httpx.Client) -> None:
+    wanted = {"text": "name: a\nimage: x", "command": "python 'a b.py' {lr}", "array": ["lr=1,2"]}
+    read = member.post("/job-files", json=wanted).json()
+    assert (read["size"], read["member"]["command"]) == (2, ["python", "a b.py", "1"])
+    assert read["command"] == "python 'a b.py' '{lr}'"
+    changes = [f"env.A{n}={'x' * 1000}" for n in range(40)]
+    refused = member.post("/job-files", json=wanted | {"changes": changes})
+    assert (refused.status_code, "give at most 32" in refused.json()["detail"]) == (422, True)
+
+
 def test_a_name_means_ones_own_run_first(site: Site, member: httpx.Client) -> None:
     for run_id, owner in (("mine", "me"), ("newer", "bob")):
         enqueue(site.ledger, run_id, JOB, name="train", owner=owner, submitted_at=site.ledger.now())

@@ -43,7 +43,7 @@ function pictures(place, array) {
   const { curves } = kept;
   const drawn = (curves?.members ?? []).filter((each) => each.points.length)
     .map((each) => ({ ...each, label: told(each.parameters) || `member ${each.index}` }));
-  if (!drawn.length) return h("p", { class: "soft" }, curves ? "No member has told a metric yet." : "Reading the curves …");
+  if (!drawn.length) return h("p", { class: "soft" }, curves && !array.members.some((each) => Object.keys(each.metrics).length) ? "No member has told a metric yet." : "Reading the curves …");
   const choose = (name) => h("button", { id: `metric-${name}`, "aria-pressed": String(name === curves.metric),
     onclick: () => { Object.assign(kept, { metric: name, asked: -Infinity }); arrayView(place, kept.array); } }, name);
   return h("section", {}, h("h2", {}, "Curves"),

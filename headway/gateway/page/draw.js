@@ -104,7 +104,7 @@ export const curve = (name, points) => overlay(name, [{ label: "", points }]);
 
 // One metric of some runs over time, in one picture.
 export function overlay(name, members) {
-  const W = 420; const H = 150; const L = 52;
+  const W = 420; const H = 150; const L = 64;
   const told = members.map((each, at) => ({ ...each, at })).filter((each) => each.points.length);
   const every = told.flatMap((each) => each.points);
   const values = every.map(([, value]) => value);

@@ -7,13 +7,12 @@ import { NOT_KNOWN, clock, duration, number, size, start } from "./words.js";
 
 const PAUSE_MS = 500;
 const LARGEST_FILE = 32 * 1024;
-const words = (text) => [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map((each) => each[1] ?? each[2] ?? each[3]);
 const whole = (text) => (/^\d+$/.test(text) ? Number(text) : text);
 const decimal = (text) => (Number.isFinite(Number(text)) ? Number(text) : text);
-// Field of the job, what it is called, how its text is read, and an example.
+// Field of the job, what it is called, how its text is read (the command by the gateway, as a shell does), and an example.
 const FIELDS = [
   ["name", "Name", String, "resnet-baseline"], ["image", "Image", String, "pytorch:2.6"], ["python", "or Python", String, "3.11"],
-  ["command", "Command", words, "python train.py --lr {lr}"],
+  ["command", "Command", null, "python train.py --lr {lr}"],
   ["resources.gpus", "GPUs", whole, "1 or 2-8"], ["resources.gpu_type", "GPU type", String, ""],
   ["resources.cpus", "CPUs", decimal, "4"], ["resources.host_memory", "Memory", String, "16GiB"],
   ["training.epochs", "Epochs", whole, "90"], ["max_runtime", "Time limit", String, "4h"],
@@ -39,54 +38,62 @@ export async function newView(place, from = "") {
 
 function form() {
   const input = ([field, label, , example]) => h("label", {}, label, h("input", {
-    id: `f-${field}`, value: kept.values[field] ?? "", placeholder: written(field) ?? (example && `such as ${example}`), autocomplete: "off", spellcheck: "false",
+    id: `f-${field}`, value: kept.values[field] ?? "", class: written(field) ? "said" : null, onfocus: fill, onblur: empty, "data-example": example && `such as ${example}`, placeholder: written(field) ?? (example && `such as ${example}`), autocomplete: "off", spellcheck: "false",
     oninput: (event) => { kept.values[field] = event.target.value; later(); } }));
   const limit = (field, label, example) => input([field, label, String, example]);
   const area = (id, label, rows, value, example, change) => h("label", { class: "long" }, label, h("textarea", {
     id, rows, placeholder: example, spellcheck: "false", oninput: (event) => { change(event.target.value); later(); } }, value));
   return h("form", { id: "new-job", class: "card", onsubmit: (event) => { event.preventDefault(); handIn(); } },
     h("div", { class: "fields" }, FIELDS.map(input), limit("budget", "Budget", ""), limit("deadline", "Ends within hours", "")),
-    area("array", "Runs with other values (an array): one parameter a line", 2, kept.values.array ?? "", "lr: [0.1, 0.01, 0.001]",
+    area("array", "Many runs (an array): each parameter with its values", 2, kept.values.array ?? "", "lr=0.1,0.01 seed=1..5",
       (text) => { kept.values.array = text; }),
     h("label", { class: "long" }, "Job file", h("input", { id: "file", type: "file", accept: ".yaml,.yml,.json", onchange: opened })),
     area("text", "Text of the job file; the fields above win over it", 10, kept.text, "env:\n  SEED: \"1\"\npreemptible: true",
       (text) => { kept.text = text; }),
     h("div", { class: "filters" }, h("button", { id: "hand-in" }, "Hand in"), h("button", { id: "save", type: "button", onclick: save }, "Save as a job file")),
-    h("p", { id: "said", role: "alert" }));
+    h("p", { class: "soft" }, "No folder is sent from here: the program is in the image, or came with the run that this begins as. ", h("code", {}, "headway run"), " sends your folder along."),
+    h("p", { id: "said", role: "alert", class: "bad" }));
+}
+
+// What the text says can be changed in its field.
+function fill({ target }) {
+  target.value ||= written(target.id.slice(2)) ?? "";
+}
+
+function empty({ target }) {
+  if (target.value === written(target.id.slice(2)) && !kept.values[target.id.slice(2)]) target.value = "";
 }
 
 // What the text of the job file says of a field.
 function written(field) {
+  if (field === "command") return kept.read?.command ?? null;
   const value = field.split(".").reduce((part, name) => part?.[name], kept.read?.job);
   if (value === undefined || value === null || value === "" || typeof value === "object" && !value.length) return null;
-  return Array.isArray(value) ? value.join(" ") : String(value);
+  return String(value);
 }
 
 async function opened(event) {
   const [file] = event.target.files;
   if (!file) return;
   if (file.size > LARGEST_FILE) return tell(`${file.name} has ${size(file.size)}: a job file has at most ${size(LARGEST_FILE)} here`);
-  kept = { ...kept, values: {}, text: await file.text() };
+  kept = { ...kept, values: {}, key: "", read: null, text: await file.text() };
   view.firstElementChild.replaceWith(form());
   ask();
 }
 
 function asked() {
-  const changes = FIELDS.filter(([field]) => kept.values[field]?.trim())
+  const changes = FIELDS.filter(([field, , reads]) => reads && kept.values[field]?.trim())
     .map(([field, , reads]) => `${field}=${JSON.stringify(reads(kept.values[field].trim()))}`);
-  for (const line of (kept.values.array ?? "").split("\n").filter((each) => each.trim())) {
-    const [name, ...values] = line.split(":");
-    changes.push(`array.parameters.${name.trim()}=${values.join(":").trim()}`);
-  }
-  return { text: kept.text, changes };
+  return { text: kept.text, changes, command: kept.values.command?.trim() ?? "", array: (kept.values.array ?? "").split(/\s+/).filter(Boolean) };
 }
 
-const isEmpty = ({ text, changes }) => !text.trim() && !changes.length;
+const isEmpty = ({ text, changes, command, array }) => !text.trim() && !changes.length && !command && !array.length;
 const later = () => { clearTimeout(waits); kept.key = ""; waits = setTimeout(ask, PAUSE_MS); };
 
 async function ask() {
   const mine = asked();
   const place = view.lastElementChild;
+  tell("");
   asking.abort(); // of what was typed before nobody wants to know
   const { signal } = asking = new AbortController();
   if (isEmpty(mine)) return redraw(place, h("p", { class: "soft" }, "What it would take is told here while you type: time, memory and cost by GPU type and count, and when it would start."));
@@ -94,12 +101,13 @@ async function ask() {
   const parts = [];
   try {
     const read = await post("/v1/job-files", mine, signal);
-    const hours = parseFloat(kept.values.deadline);
-    const limits = { ...(kept.values.budget ? { budget: decimal(kept.values.budget) } : {}), ...(hours >= 0 ? { deadline_s: hours * 3600 } : {}) };
+    const limits = { ...limit("budget", "budget", 1), ...limit("deadline", "deadline_s", 3600) };
     const [now, found] = await Promise.all([post("/v1/rehearsals", { job: read.member }, signal).catch(refused), post("/v1/estimates", { job: read.member, ...limits }, signal).catch(refused)]);
     kept.read = read;
-    parts.push(read.size > 1 ? h("p", {}, h("b", {}, `${read.size} runs`), "; of the first:") : null, now instanceof Refused ? h("p", { class: "bad" }, now.message) : standing(now));
-    if (!(found instanceof Refused)) parts.push(verdict(found.options, limits), ways(found.options), waysTable(found.options));
+    parts.push(read.array ? h("p", {}, h("b", {}, `${read.size} run${read.size === 1 ? "" : "s"}`), "; of the first:", unused(read)) : null, now instanceof Refused ? h("p", { class: "bad" }, now.message) : standing(now));
+    if (found instanceof Refused) {
+      if (found.message !== now.message) parts.push(h("p", { class: "bad" }, found.message));
+    } else parts.push(verdict(found.options, limits), ways(found.options), waysTable(found.options));
     mark("");
   } catch (error) {
     if (signal.aborted) return;
@@ -110,9 +118,25 @@ async function ask() {
   redraw(place, ...parts.filter(Boolean));
 }
 
+function limit(field, name, unit) {
+  const text = kept.values[field]?.trim();
+  if (!text) return {};
+  const value = Number(text);
+  if (!(Number.isFinite(value) && value >= 0)) throw new Refused(`${field}: got "${text}"; give a number, such as 1.5`, field);
+  return { [name]: value * unit };
+}
+
 function refused(error) {
   if (error instanceof Refused) return error;
   throw error;
+}
+
+// A parameter that the command does not name: the program has to read its variable.
+function unused({ job, array }) {
+  const names = Array.isArray(array.parameters) ? array.parameters.map(([name]) => name) : Object.keys(array.members[0]);
+  const text = JSON.stringify([job.command, Object.values(job.env)]);
+  const left = names.filter((name) => !text.includes(`{${name}}`));
+  return left.length ? h("p", { class: "bad" }, `${left.map((name) => `{${name}}`).join(", ")} is not in the command: the program has to read ${left.map((name) => `HEADWAY_ARRAY_${name.toUpperCase()}`).join(", ")}`) : null;
 }
 
 function standing(now) {
@@ -139,7 +163,8 @@ function mark(field) {
     if (each.id === `f-${field}`) each.setAttribute("aria-invalid", "true");
     else each.removeAttribute("aria-invalid");
     const said = written(each.id.slice(2));
-    if (said !== null && !each.value) each.placeholder = said;
+    each.classList.toggle("said", said !== null);
+    each.placeholder = said ?? each.dataset.example ?? "";
   }
 }
 
@@ -149,6 +174,8 @@ const tell = (text) => { view.querySelector("#said").textContent = text; };
 async function handIn() {
   const button = view.querySelector("#hand-in");
   button.disabled = true;
+  clearTimeout(waits);
+  asking.abort();
   // A second press after a lost answer gives the same run.
   kept.key ||= [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   try {

@@ -25,11 +25,12 @@ export async function runsView(place, asked) {
     arrays.length ? [h("h3", {}, "Arrays"), arrayTable(arrays), h("h3", {}, "Single runs")] : null,
     table("Runs", [["compare"], ["run", "name"], ["state"], ["owner"], ["node"], ["submitted"], ["took", "n"], ["progress"], ["what it says", "wide"]],
       rows, name || state ? "No run is like that." : mine ? "You have no runs yet: New job, or headway submit job.yaml" : "There are no runs."));
-  compareLink();
+  compareLink(place);
 }
 
 // The address is what is asked: it can be kept, sent, and gone back to.
 function go(changes) {
+  if (!/^#\/runs($|\?)/.test(location.hash)) return; // another view was opened meanwhile
   const asked = new URLSearchParams(location.hash.split("?")[1]);
   for (const [key, value] of Object.entries(changes)) value ? asked.set(key, value) : asked.delete(key);
   location.replace(`#/runs${[...asked].length ? `?${asked}` : ""}`); // the way back leads to the view before
@@ -51,9 +52,8 @@ function choose(id, isChosen) {
   compareLink();
 }
 
-function compareLink() {
-  const link = document.getElementById("compare");
-  if (!link) return setTimeout(compareLink); // the view is not a part of the page yet
+function compareLink(place = document) {
+  const link = place.querySelector("#compare");
   link.hidden = chosen.size < 2;
   link.href = `#/compare?runs=${[...chosen].slice(-MOST_COMPARED).join(",")}`;
   link.textContent = `Compare ${Math.min(chosen.size, MOST_COMPARED)} runs`;
