@@ -183,8 +183,10 @@ def _lack(demand: Demand, node: Node, *, alone: bool) -> _Lack | None:
 
 def _gpu_lack(demand: Demand, node: Node) -> _Lack | None:
     gpus = node.capacity.gpus
+    if not gpus:  # further away than a node with others
+        return 2, 0, Refuse("resources.gpus", demand.gpus, "no node has a GPU: leave gpus out")
     matching = [gpu for gpu in gpus if is_of_type(demand.gpu_type, gpu.name)]
-    if gpus and not matching:
+    if not matching:
         known = _known_types(demand.gpu_type, gpus)
         return 3, len(gpus), Refuse("resources.gpu_type", demand.gpu_type, known)
     best = max(matching, key=_usable_bytes, default=None)
@@ -199,8 +201,7 @@ def _gpu_lack(demand: Demand, node: Node) -> _Lack | None:
     large = sum(_usable_bytes(gpu) >= demand.gpu_memory_bytes for gpu in matching)
     if large < demand.gpus:
         most = f"largest node {node.name} has {large} that would do; {_LESS}"
-        # A node without any GPU is further away than one with others.
-        return 4 if gpus else 2, len(gpus), Refuse("resources.gpus", demand.gpus, most)
+        return 4, len(gpus), Refuse("resources.gpus", demand.gpus, most)
     return None
 
 

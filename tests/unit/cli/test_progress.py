@@ -35,7 +35,7 @@ def test_parse_takes_what_the_job_says(tmp_path: Path) -> None:
     assert document["format"] == "custom"
     assert [(p["iteration"], p["metrics"]) for p in document["points"]] == [
         (2, {"err": 0.5}),
-        (3, {}),
+        (3, {"err.nan": 1.0}),
     ]
     _, text = run("parse", str(DATA / "xgboost.log"), "--epochs", "50", "--json")
     assert {point["total"] for point in json.loads(text)["points"]} == {50}
