@@ -85,11 +85,15 @@ class JobFile(BaseModel):
             words = shlex.split(self.command)
         except ValueError:
             raise InvalidInput("command", self.command, "close its quotes") from None
-        changes = [*self.changes, *([f"command={json.dumps(words)}"] if words else [])]
+        changes = [
+            *self.changes,
+            *([f"command={json.dumps(words, ensure_ascii=False)}"] if words else []),
+        ]
         found = read_job(self.text.strip() or "{}", filename="job file", overrides=changes)
         array = found.array
         if self.array:
-            array = take_array(Document({"array": array_words(tuple(self.array))}))
+            most = {} if array is None else {"at_most": array.at_most}
+            array = take_array(Document({"array": array_words(tuple(self.array)) | most}))
         return found.job, array
 
 

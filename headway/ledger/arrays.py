@@ -105,7 +105,7 @@ class Arrays(Repository):
                 whose = col(ArrayRow.owner) != (owner or "")
                 named = query.where(ArrayRow.name == text).order_by(whose, _NEWEST)
                 row = session.exec(named.limit(1)).first()
-                if row is not None and _newer_run(session, row):
+                if row is not None and _means_a_run(session, row, owner):
                     row = None
             if row is None:
                 raise RunUnknown(text)
@@ -269,12 +269,14 @@ def _members(array_id: str) -> SelectOfScalar[RunRow]:
     return select(RunRow).where(RunRow.array_id == array_id)
 
 
-def _newer_run(session: Session, array: ArrayRow) -> bool:
+def _means_a_run(session: Session, array: ArrayRow, owner: str | None) -> bool:
+    """Whether the name of *array* means a run: of *owner*'s own things the newest, else of all."""
+    meant = col(RunRow.submitted_at) > array.submitted_at
+    if owner is not None:
+        own = col(RunRow.owner) == owner
+        meant = meant & own if owner == array.owner else meant | own
     query = select(RunRow.run_id).where(
-        RunRow.name == array.name,
-        RunRow.team == array.team,
-        col(RunRow.array_id).is_(None),
-        col(RunRow.submitted_at) > array.submitted_at,
+        RunRow.name == array.name, RunRow.team == array.team, col(RunRow.array_id).is_(None), meant
     )
     return session.exec(query.limit(1)).first() is not None
 

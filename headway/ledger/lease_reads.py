@@ -74,8 +74,8 @@ class LeaseReads(Repository):
         query = select(LeaseRow).where(LeaseRow.run_id == run_id)
         return self._leases(query.order_by("lease_id"))
 
-    def neighbours(self, lease: Lease) -> list[Neighbour]:
-        """Who held a part of a GPU of *lease* while it did, the first to come first."""
+    def neighbours(self, lease: Lease, most: int) -> list[Neighbour]:
+        """Who held a part of a GPU of *lease* while it did, the first *most* of them."""
         uuids = [grant.uuid for grant in lease.gpus]
         own, gpu, attempt = col(LeaseRow.lease_id), col(LeaseGpuRow.lease_id), AttemptRow
         moments = LeaseRow.granted_at, attempt.started_at, attempt.ended_at, LeaseRow.released_at
@@ -97,6 +97,7 @@ class LeaseReads(Repository):
                 exists().where(gpu == own, col(LeaseGpuRow.uuid).in_(uuids)),
             )
             .order_by("lease_id")
+            .limit(most)
         )
         with self._database.reading() as session:
             return [Neighbour(*row) for row in session.execute(query)]

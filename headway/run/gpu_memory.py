@@ -43,5 +43,6 @@ def limit_gpus(attempt: NodeAttempt, lease: Lease) -> None:
             site.gpus.limit(gpu.uuid, group, bytes_)
         except TelemetryError as error:
             site.ledger.nodes.watch_alone(lease.node, gpu.uuid, f"at a run's start: {error}")
+            runtime.remove(attempt.container)  # the run's next lease may be for other GPUs
             raise GrantNotKept(gpu.uuid, lease.node, str(error)) from error
         log.info("the driver keeps it to %s of %s", format_size(bytes_), gpu.uuid)

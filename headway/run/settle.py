@@ -128,6 +128,10 @@ def trace_of(
     )
 
 
+_NEIGHBOURS = 50
+"""Of a run that shared its GPUs with more nothing is told: each report is compared with each."""
+
+
 def slowed_by(attempt: NodeAttempt, started_at: datetime | None) -> list[tuple[str, Beside]]:
     """Which runs slowed an attempt down that shared its GPUs, as far as its progress tells."""
     lease, ledger = attempt.lease, attempt.site.ledger
@@ -135,8 +139,9 @@ def slowed_by(attempt: NodeAttempt, started_at: datetime | None) -> list[tuple[s
         return []
     if not any(grant.sharing is Sharing.SHARED for grant in lease.gpus):
         return []
-    there = ledger.leases.neighbours(lease)
-    if not there:
+    # Its times count from its program's start, which an environment that is made first puts off.
+    there = [] if attempt.job.requirements else ledger.leases.neighbours(lease, _NEIGHBOURS + 1)
+    if not 0 < len(there) <= _NEIGHBOURS:
         return []
 
     def since(moment: datetime | None) -> float:
@@ -146,7 +151,8 @@ def slowed_by(attempt: NodeAttempt, started_at: datetime | None) -> list[tuple[s
         Presence(
             each.run_id,
             since(each.granted_at),
-            since(each.started_at),
+            # Of one that may have made its environment first it is not known.
+            since(None if (each.job or {}).get("requirements") else each.started_at),
             since(each.ended_at),
             since(each.released_at),
         )

@@ -160,6 +160,18 @@ def test_a_newer_run_of_the_name_is_meant(ledger: Ledger) -> None:
         ledger.arrays.find("sweep")
 
 
+def test_of_an_array_and_a_run_of_one_name_ones_own_is_meant(ledger: Ledger) -> None:
+    array = add(ledger)
+    whose, name = array.owner, "sweep"
+    for owner, day in (("bob", 2), ("eve", 1)):
+        at = datetime(2025 + (day > 1), 1, day, tzinfo=UTC)
+        enqueue(ledger, str(uuid4()), JOB, name=name, team="vision", owner=owner, submitted_at=at)
+    assert ledger.arrays.find(name, owner=whose).array_id == array.array_id  # bob's run is newer
+    for other in ("bob", "eve"):  # eve's is older
+        with pytest.raises(RunUnknown):
+            ledger.arrays.find(name, owner=other)
+
+
 def test_the_order_of_parameters_is_kept(ledger: Ledger) -> None:
     array = add(ledger, Array({"b": (1, 2), "a": (3, 4)}))
     commands = [ledger.runs.get(joined(ledger, array, at)).run_id for at in (1, 2)]

@@ -169,14 +169,15 @@ def test_a_lease_has_had_those_beside_it_that_held_its_gpu_meanwhile(ledger: Led
     begin(ledger, other)
     ledger.runs.finish(other.fence, OK, Measurement())
     ledger.leases.release(other.fence)
-    ended, stays = ledger.leases.neighbours(own)
+    ended, stays = ledger.leases.neighbours(own, 9)
     assert (ended.run_id, ended.team, ended.job) == ("other", "t", {"name": "x"})
     assert ended.granted_at == other.granted_at
     moments = [ended.granted_at, ended.started_at, ended.ended_at, ended.released_at]
     assert None not in moments
     assert moments == sorted(moments, key=str)
     assert (stays.run_id, stays.started_at, stays.released_at) == ("waits", None, None)
-    assert [each.run_id for each in ledger.leases.neighbours(elsewhere)] == []
+    assert [each.run_id for each in ledger.leases.neighbours(elsewhere, 9)] == []
+    assert [each.run_id for each in ledger.leases.neighbours(own, 1)] == [ended.run_id]
 
 
 def begin(ledger: Ledger, lease: Lease) -> None:

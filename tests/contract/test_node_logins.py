@@ -274,6 +274,6 @@ def test_it_sees_who_has_held_a_part_of_its_gpu_once_that_one_is_gone(site: Site
     own = site.here.leases.of_run("on-here")
     assert own is not None
     assert [grant.uuid for grant in own.gpus] == ["GPU-0"]
-    (found,) = site.here.leases.neighbours(own)
+    (found,) = site.here.leases.neighbours(own, 9)
     assert (found.run_id, found.team, found.job) == ("beside", "b", {"name": "x"})
     assert None not in (found.started_at, found.ended_at, found.released_at)

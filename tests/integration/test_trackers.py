@@ -37,6 +37,7 @@ def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
              "--backend-store-uri", f"sqlite:///{folder}/runs.db",
              "--artifacts-destination", folder],
             stdout=log, stderr=log, cwd=folder, start_new_session=True,
+            env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # seven processes
         )  # fmt: skip
 
     def answers() -> bool:

@@ -66,7 +66,7 @@ function empty({ target }) {
 
 // What the text of the job file says of a field.
 function written(field) {
-  if (field === "command") return kept.read?.command ?? null;
+  if (field === "command") return kept.read?.command || null;
   const value = field.split(".").reduce((part, name) => part?.[name], kept.read?.job);
   if (value === undefined || value === null || value === "" || typeof value === "object" && !value.length) return null;
   return String(value);

@@ -29,13 +29,16 @@ class Bench:
         self.state = ContainerState.CREATED
         self.basis = Basis.DECLARED
         self.watched: list[tuple[str, str, str]] = []
+        self.removed: list[str] = []
         gpus = tuple(Gpu(f"GPU-{n}", n, "H100", 80 * GIB, 0, kept_by=kept_by) for n in range(2))
         record = SimpleNamespace(node=Node("n", "gpu", Capacity(1.0, GIB, gpus)))
         nodes = SimpleNamespace(
             get=lambda _: record, watch_alone=lambda *told: self.watched.append(told)
         )
         runtime = SimpleNamespace(
-            gpu_group=lambda _: self.group, inspect=lambda _: SimpleNamespace(state=self.state)
+            gpu_group=lambda _: self.group,
+            inspect=lambda _: SimpleNamespace(state=self.state),
+            remove=self.removed.append,
         )
         self._site = SimpleNamespace(
             ledger=SimpleNamespace(nodes=nodes), runtime=runtime, gpus=self.gpus
@@ -80,3 +83,4 @@ def test_what_does_not_take_starts_nothing_and_is_noted(lacks: str) -> None:
     ((node, uuid, why),) = bench.watched
     assert (node, uuid, why.startswith("at a run's start: GPU GPU-1 ")) == ("n", "GPU-1", True)
     assert bench.gpus.limits == {}
+    assert bench.removed == ["run-1"]  # its next grant may be of other GPUs

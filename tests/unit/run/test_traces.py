@@ -87,7 +87,7 @@ class Attempt:
 
     @property
     def site(self) -> Any:
-        leases = SimpleNamespace(neighbours=lambda _lease: self.there)
+        leases = SimpleNamespace(neighbours=lambda _lease, most: self.there[:most])
         progress = SimpleNamespace(series=lambda _run, _attempt: SLOWED)
         return SimpleNamespace(ledger=SimpleNamespace(leases=leases, progress=progress))
 
@@ -100,7 +100,7 @@ OTHER = Neighbour(
     "other", "red", {"training": {"network": "BERT", "batch_size": 8}},
     after(190.0), after(195.0), None, None,
 )  # fmt: skip
-JOB = SimpleNamespace(nodes=1, profile=None)
+JOB = SimpleNamespace(nodes=1, profile=None, requirements="")
 
 
 def test_whom_an_attempt_shared_its_gpu_with_is_measured_by_its_progress() -> None:
@@ -116,8 +116,12 @@ def test_whom_an_attempt_shared_its_gpu_with_is_measured_by_its_progress() -> No
         (Attempt(JOB, [OTHER], lease=None), NOON),
         (Attempt(JOB, [OTHER], replace(SHARED, gpus=())), NOON),
         (Attempt(JOB, [OTHER], replace(SHARED, gpus=(GpuGrant("G", 1, Sharing.WHOLE),))), NOON),
-        (Attempt(SimpleNamespace(nodes=2, profile=None), [OTHER]), NOON),
-        (Attempt(SimpleNamespace(nodes=1, profile=object()), [OTHER]), NOON),
+        (Attempt(SimpleNamespace(nodes=2, profile=None, requirements=""), [OTHER]), NOON),
+        (Attempt(SimpleNamespace(nodes=1, profile=object(), requirements=""), [OTHER]), NOON),
+        # When the program began beside whose environment was made is not known.
+        (Attempt(SimpleNamespace(nodes=1, profile=None, requirements="r.txt"), [OTHER]), NOON),
+        (Attempt(JOB, [replace(OTHER, job={"requirements": "r.txt"})]), NOON),
+        (Attempt(JOB, [OTHER] * 51), NOON),
         # What it runs may not be read here any more; it was there all the same.
         (Attempt(JOB, [replace(OTHER, job=None)]), NOON),
     ],
