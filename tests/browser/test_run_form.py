@@ -117,7 +117,7 @@ def test_a_waiting_run_says_why_on_its_page(page, process_site: LiveSite, tmp_pa
         page.goto(f"{process_site.url}/runs/flow-run/{waiting}")
         page.get_by_text("AwaitingHeadroom", exact=True).first.wait_for()
         # Its log has nothing else yet.
-        page.get_by_text(re.compile("^waits: needs .* of host memory; the")).first.wait_for()
+        page.get_by_text(re.compile("^waits: needs .* of host memory; at most")).first.wait_for()
         page.get_by_text("Details", exact=True).first.click()
         page.get_by_text(re.compile("of host memory; at most")).first.wait_for()
     finally:

@@ -193,7 +193,7 @@ def test_a_lease_keeps_the_disk_it_was_promised(ledger: Ledger) -> None:
     assert first.disk_bytes == 30 * GIB
     second = admit_in_term(ledger, "b", "node-a", wanted, reading=reading)
     assert isinstance(second, Wait)
-    assert "20.0 GiB on node-a" in second.reason
+    assert "20.0 GiB is free for it, on node-a" in second.reason
 
 
 def test_a_removed_node_is_gone_until_its_worker_joins_again(ledger: Ledger) -> None:

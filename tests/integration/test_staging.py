@@ -201,7 +201,6 @@ def test_what_is_not_there_names_the_field(stage: Stage, images: Path, name: str
         "nosuch://x",
         "memory://a",
         "github://org:repo@main/x",
-        "sftp://host/etc/passwd",
         "simplecache::file:///etc/passwd",
         "reference://x",
     ],
@@ -211,9 +210,16 @@ def test_addresses_that_mean_something_else_are_refused(stage: Stage, uri: str) 
         stage(uri)
 
 
-def test_what_cannot_be_read_here_is_missing(stage: Stage) -> None:
-    with pytest.raises(SourceMissing, match="gcsfs"):
-        stage("gs://bucket/set")
+@pytest.mark.parametrize(
+    ("uri", "why"),
+    [
+        ("az://container/set", r"pip install 'headway\[az\]'"),
+        ("sftp://host/etc/passwd", "no Secret block is named for its server"),
+    ],
+)
+def test_what_cannot_be_read_here_is_missing(stage: Stage, uri: str, why: str) -> None:
+    with pytest.raises(SourceMissing, match=why):
+        stage(uri)
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../secret", "cats", "nowhere"])

@@ -131,7 +131,7 @@ def test_a_name_that_means_another_address_later_is_not_followed(
     web = child._web(SourceRules(hosts=("data.test",)))
     uri = f"http://data.test:{site.rpartition(':')[2]}/set.bin"
     with pytest.raises(SourceMissing, match=r"127\.0\.0\.1, which is no public address"):
-        inspect(uri, SourceRules(), web())
+        inspect(uri, SourceRules(), web({}))
 
 
 @pytest.mark.parametrize("bytes_at_once", [b"x", b""], ids=["drips", "is silent"])
