@@ -34,7 +34,7 @@ function facts(found, names) {
   };
   const row = (name, told) => [h("b", {}, name), ...found.map(told)];
   const rows = [row("state", (run) => h("span", { class: tone(run.state) }, run.state)), row("owner", (run) => run.owner ?? NOT_KNOWN), row("node", (run) => run.node ?? NOT_KNOWN),
-    ...differing.map((key) => row(key, (run) => word(asked(run)[key]))),
+    ...differing.map((key) => row(key, (_, at) => word(all[at][key]))),
     row("took", (run) => duration(run.measured.runtime_s ?? run.duration_s)), row("host memory, peak", (run) => size(run.measured.host_peak_bytes)),
     row("GPU memory, peak", (run) => size(run.measured.gpu_peak_bytes)), row("cost", (run) => number(run.measured.cost, 2)),
     ...names.map((name) => row(`${name}, last`, (run) => last(run, name)))];
