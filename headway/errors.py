@@ -95,8 +95,8 @@ class GrantNotKept(HeadwayError):
     cause: str
     line = (
         "{cause}: nothing was started on {gpu} under less than node {node} had said. Runs that "
-        "share it are watched from now on, until the node's agent is started anew; this one waits "
-        "for its place again"
+        "share it are watched from now on, until the node's agent tries again; this one waits for "
+        "its place again"
     )
 
 

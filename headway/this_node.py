@@ -141,7 +141,7 @@ def join_site(site: Site, *, again: bool = False) -> None:
     """Put this node into the ledger with what it has; takes over from a worker before.
 
     By what its GPUs keep runs to their memory is tried out, but where this process joins *again*:
-    then it is as the ledger has it.
+    then it is as the ledger has it, but where a driver did not answer.
 
     Raises:
         NodeNameTaken: Another home has this node's name, and reports or holds leases.
@@ -190,22 +190,40 @@ def _with_means(
 ) -> tuple[Gpu, ...]:
     """*gpus* with by what they keep runs to their memory; *before* is what the ledger has.
 
-    What cannot be tried now, as of a GPU that is lost, is as before.
+    What cannot be tried now, as of a GPU that is lost, is as before, and is tried again.
     """
-    found = {gpu.uuid: (gpu.kept_by, gpu.kept_why) for gpu in before}
-    if gpus and not (again and all(gpu.uuid in found for gpu in gpus)):
+    known = {gpu.uuid: gpu for gpu in before}
+    due = {
+        gpu.uuid
+        for gpu in gpus
+        if not again or gpu.uuid not in known or known[gpu.uuid].tries_again
+    }
+    tried: Mapping[str, tuple[MemoryMeans, str]] = {}
+    if due:
         try:
             tried = site.gpus.means(site.runtime.gpu_group(_PROBE))
             site.runtime.remove(_PROBE)
-            found = {**tried, **found} if again else {**found, **tried}
         except HeadwayError as error:
             log.warning("by what runs are kept to their GPU memory is not tried out: %s", error)
-    unknown = MemoryMeans.WATCH, "nobody could try"
-    return tuple(
-        replace(gpu, kept_by=by, kept_why=why)
-        for gpu in gpus
-        for by, why in (found.get(gpu.uuid, unknown),)
-    )
+
+    def with_means(gpu: Gpu) -> Gpu:
+        if gpu.uuid in due and gpu.uuid in tried:
+            by, why = tried[gpu.uuid]
+            return replace(gpu, kept_by=by, kept_why=why)
+        old = known.get(gpu.uuid, _UNTRIED)
+        return replace(gpu, kept_by=old.kept_by, kept_why=old.kept_why, tries_again=gpu.uuid in due)
+
+    return tuple(map(with_means, gpus))
+
+
+_UNTRIED = Gpu("", 0, "", 0, kept_by=MemoryMeans.WATCH, kept_why="nobody could try")
+
+
+def try_means_again(site: Site) -> None:
+    """Try out by what GPUs keep runs to their memory whose driver did not answer that before."""
+    known = site.ledger.nodes.get(site.settings.node)
+    if known is not None and any(gpu.tries_again for gpu in known.node.capacity.gpus):
+        join_site(site, again=True)
 
 
 def _port_use(site: Site, before: PortUse) -> PortUse:

@@ -85,12 +85,13 @@ def slow_downs(points: Sequence[ProgressPoint], others: Sequence[Presence]) -> d
 
 
 def _spans(points: Sequence[ProgressPoint]) -> Iterable[_Span]:
-    """By iterations where each report has them, else by epochs."""
-    counted = all(point.iteration is not None for point in points)
-    for before, after in pairwise(points):
-        one, other = (p.iteration if counted else p.epoch for p in (before, after))
-        if one is not None and other is not None and other > one and after.t_s > before.t_s:
-            yield _Span(before.t_s, after.t_s, float(other - one))
+    """By iterations or by epochs: whichever more reports have."""
+    iterations = [(p.t_s, float(p.iteration)) for p in points if p.iteration is not None]
+    epochs = [(p.t_s, float(p.epoch)) for p in points if p.epoch is not None]
+    counts = iterations if len(iterations) >= len(epochs) else epochs
+    for (began_s, one), (ended_s, other) in pairwise(counts):
+        if other > one and ended_s > began_s:
+            yield _Span(began_s, ended_s, other - one)
 
 
 def _usual_s(spans: Sequence[_Span]) -> float | None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from headway.estimate.duration.time_model import TimeModel
 from headway.estimate.features import Configuration, from_trace
 from headway.estimate.physics import Tables
-from headway.estimate.programs import Program
 from headway.model.trace import Trace
 
 FEWEST_PAIRS = 5
@@ -63,18 +62,14 @@ def pairs_of(
         for each in trace.beside:
             if each.team in of:
                 own = from_trace(trace)
-                program = Program(own.network, own.batch_size)
-                beside = Program(each.network.lower(), each.batch_size)
-                yield asked_of(program, beside, tables.gpu_name(own.gpu_type)), each.times
-
-
-def asked_of(own: Program, beside: Program, gpu_type: str) -> Configuration:
-    """A pair as it is learnt and asked."""
-    return Configuration(
-        network=own.network,
-        recipe=own.network,
-        batch_size=own.batch_size,
-        gpu_type=gpu_type,
-        beside=beside.network,
-        beside_batch_size=beside.batch_size,
-    )
+                yield (
+                    Configuration(
+                        network=own.network,
+                        recipe=own.network,
+                        batch_size=own.batch_size,
+                        gpu_type=tables.gpu_name(own.gpu_type),
+                        beside=each.network.lower(),
+                        beside_batch_size=each.batch_size,
+                    ),
+                    each.times,
+                )

@@ -38,7 +38,7 @@ from headway.ledger.errors import LedgerRefused, SchemaMismatch
 from headway.model.document import HIDDEN
 from headway.waits import waiting_for
 
-SCHEMA_VERSION = "0047"
+SCHEMA_VERSION = "0048"
 """The newest migration; a test holds it to what Alembic says."""
 
 _FROZEN_MS = 15_000

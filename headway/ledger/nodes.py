@@ -147,16 +147,16 @@ class Nodes(Repository):
                 drains[uuid] = GpuDrain(before.since, {**before.why, **why})
             row.gpu_drains = drains
 
-    def watch_alone(self, name: str, uuid: str, why: str) -> None:
+    def watch_alone(self, name: str, uuid: str, why: str, *, tries_again: bool) -> None:
         """Note that on a GPU of node *name* runs are kept to their memory by the watch, and *why*.
 
-        Until its worker is started anew, and tries again what is stronger.
+        Until its worker is started anew, or *tries_again* what is stronger.
         """
         with self._database.transaction() as session:
             row = _row(session, name, lock=True)
             if row is not None:
                 row.gpus = tuple(
-                    replace(gpu, kept_by=MemoryMeans.WATCH, kept_why=why)
+                    replace(gpu, kept_by=MemoryMeans.WATCH, kept_why=why, tries_again=tries_again)
                     if gpu.uuid == uuid
                     else gpu
                     for gpu in row.gpus

@@ -222,6 +222,7 @@ class LeaseRow(SQLModel, table=True):
         at_least("disk_bytes", 0, "lease_disk_not_negative"),
         Index("one_live_lease_per_rank", "run_id", "gang_rank", unique=True, **_LIVE),
         Index("live_leases_of_node", "node", **_LIVE),
+        Index("leases_of_node_by_end", "node", "released_at"),
     )
     lease_id: int | None = Field(default=None, sa_type=ID, primary_key=True)
     run_id: str = Field(max_length=36, foreign_key="run.run_id")

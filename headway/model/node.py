@@ -109,6 +109,8 @@ class Gpu:
     kept_by: MemoryMeans = MemoryMeans.WATCH
     kept_why: str = ""
     """Why by nothing stronger; empty where there is nothing, or nobody has tried."""
+    tries_again: bool = False
+    """The driver did not answer: within an hour its agent tries again what is stronger."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,6 +213,9 @@ class Sized:
     said: Prediction
 
 
+ANOTHER_TEAMS = "a run of another team"
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """What was measured. None: could not be measured, never 'zero'."""
@@ -229,4 +232,5 @@ class Measurement:
     disk_peak_bytes: int | None = None
     """Most that it had written at once, in outputs, checkpoint, log and container."""
     slowed: Mapping[str, float] = field(default_factory=dict)
-    """By run that was on its GPU, empty for other teams': a step took so many times as long."""
+    """By run that was on its GPU, `ANOTHER_TEAMS` with a number for others' (before, one that was
+    empty): a step took so many times as long."""

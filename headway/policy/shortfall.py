@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from headway.model.lease import ANY_PORT, Resource, Wait
 from headway.policy.fit import Ask, Headroom, Shortfall
+from headway.policy.room import Room
 from headway.units import format_size
 
 UNREACHED = "its ports would lead nowhere, since containers have no network there"
@@ -102,16 +103,33 @@ def _gpus(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
             f"needs {format_size(ask.gpu.memory_bytes)} {each}; at most "
             f"{format_size(free_bytes)} is free for it, on {node.name}/gpu{room.index}"
         )
-        if alone := sum(room.alone for room, _ in rooms):
-            text += f"; {alone} take(s) one run at a time: nobody sees what each program holds"
-        return Wait(Resource.GPU_MEMORY, text)
+        return Wait(Resource.GPU_MEMORY, text + _alone(rooms))
+    if all(room.alone for room, _ in rooms if room.free_bytes >= ask.gpu.memory_bytes):
+        text = f"needs {ask.gpus} GPU(s) on one node; at most {have} are free, on {where}"
+        return Wait(Resource.GPUS, text + _alone(rooms))
     text = (
         f"needs {ask.gpus} GPU(s) with room for its utilisation of {ask.gpu.load:.0%}; "
         f"{have} on {where} have it (limit {room.load_limit:.0%})"
     )
+    text += _alone(rooms)
     if alone := sum(room.left_alone for room, _ in rooms):
         text += f"; {alone} take(s) nobody beside a run that lasts longer than was predicted"
     return Wait(Resource.GPUS, text)
+
+
+def _alone(rooms: Sequence[tuple[Room, Headroom]]) -> str:
+    """Why some of *rooms* take no run beside another program."""
+    taken = sum(room.alone and not room.foreign for room, _ in rooms)
+    closed = sum(room.alone and room.foreign and not room.occupants for room, _ in rooms)
+    text = ""
+    if taken:
+        text += f"; {taken} take(s) one run at a time: nobody sees what each program holds"
+    if closed:
+        text += (
+            f"; {closed} take(s) nothing while a program that is no run's is there: nobody sees "
+            "what memory it holds"
+        )
+    return text
 
 
 _SENTENCES: Mapping[Shortfall, Callable[[Ask, Sequence[Headroom]], Wait]] = {

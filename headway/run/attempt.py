@@ -204,6 +204,7 @@ class Attempt(NodeAttempt):
             return None
         if not self.container_exists():
             self._have_image()
+            limit_gpus(self, lease)
             self.site.ledger.runs.ready(self.fence)
             found: Exit | Meeting | None
             if self.is_rank:

@@ -1,9 +1,10 @@
 """Settles an attempt that has ended: how, what it used, what it teaches, and what follows."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import count
 
 from headway.clock import booted_at
 from headway.errors import HeadwayError, StagingError
@@ -13,7 +14,7 @@ from headway.forecast import Forecaster
 from headway.model.attempt_record import Failures
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.progress import ProgressPoint
-from headway.model.run import Exit, ExitKind, Measurement
+from headway.model.run import ANOTHER_TEAMS, Exit, ExitKind, Measurement
 from headway.model.trace import AFTER, EPOCHS_DONE, UTILISATION, Beside, Trace
 from headway.policy.conclude import (
     AttemptEnd,
@@ -171,6 +172,15 @@ def slowed_by(attempt: NodeAttempt, started_at: datetime | None) -> list[tuple[s
     ]
 
 
+def told_to(team: str, slowed: Iterable[tuple[str, Beside]]) -> dict[str, float]:
+    """`Measurement.slowed` as members of *team* may read it."""
+    others = count(1)
+    return {
+        run_id if each.team == team else f"{ANOTHER_TEAMS} ({next(others)})": each.times
+        for run_id, each in slowed
+    }
+
+
 def after_count(points: Sequence[ProgressPoint], runtime_s: float | None) -> Mapping[str, float]:
     """How long a run of *runtime_s* went on when the first total of *points* was reached.
 
@@ -217,8 +227,7 @@ def settle(attempt: NodeAttempt, followed: Followed, kept: str = "") -> tuple[Ex
     exit_ = replace(exit_, message="; ".join(filter(None, (exit_.message, kept))))
     measured = _measured(attempt, followed, demand, forecaster)
     slowed = slowed_by(attempt, record.started_at)
-    own = ((run_id if each.team == record.team else "", each.times) for run_id, each in slowed)
-    measured = replace(measured, slowed=dict(own))
+    measured = replace(measured, slowed=told_to(record.team, slowed))
     # A profiler takes time and memory of its own: nothing is learned from such a run.
     if not attempt.is_rank and not attempt.job.profile:
         gpu_type = forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""

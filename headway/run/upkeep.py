@@ -3,7 +3,7 @@
 import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -38,13 +38,26 @@ CHECKS = 5
 """So many checks within the time after which a GPU counts as not used."""
 
 
+@dataclass(slots=True)
+class OverGrants:
+    """What two looks find of memory above the grant: neither ends the other's warning."""
+
+    by_check: tuple[SilentFailure, ...] = ()
+    by_watch: tuple[SilentFailure, ...] = ()
+
+    def now(self) -> list[SilentFailure]:
+        """One of each GPU; what others lack comes before what is merely above."""
+        return list({each.gpu: each for each in (*self.by_check, *self.by_watch)}.values())
+
+
 class SilentCheck:
     """Watches what one lease's run does with its GPUs."""
 
-    def __init__(self, site: Site, lease: Lease) -> None:
-        """Watch the run of *lease* on *site*'s node."""
+    def __init__(self, site: Site, lease: Lease, over: OverGrants) -> None:
+        """Watch the run of *lease* on *site*'s node; *over* is shared with its `GrantWatch`."""
         self._site = site
         self._lease = lease
+        self._over = over
         self._cpu: deque[tuple[float, float]] = deque()
 
     def check(self, elapsed_s: float, usage: Usage) -> Findings:
@@ -75,7 +88,9 @@ class SilentCheck:
             elapsed_s=elapsed_s,
             after_s=settings.silent_after_s,
         )
-        going_on, begun = ledger.warnings.keep(lease.fence, found)
+        self._over.by_check = tuple(each for each in found if each.kind is Silent.OVER_GRANT)
+        others = [each for each in found if each.kind is not Silent.OVER_GRANT]
+        going_on, begun = ledger.warnings.keep(lease.fence, [*self._over.now(), *others])
         cause = None
         if going_on:
             demand = ledger.runs.get(lease.run_id).demand
@@ -101,10 +116,11 @@ class SilentCheck:
 class GrantWatch:
     """Watches whether one lease's run leaves others what they were granted of shared GPUs."""
 
-    def __init__(self, site: Site, lease: Lease) -> None:
-        """Watch the run of *lease* on *site*'s node."""
+    def __init__(self, site: Site, lease: Lease, found: OverGrants) -> None:
+        """Watch the run of *lease* on *site*'s node; *found* is shared with its `SilentCheck`."""
         self._site = site
         self._lease = lease
+        self._found = found
         self.shared = {each.uuid for each in lease.gpus if each.sharing is Sharing.SHARED}
         """The GPUs that others may be on."""
         self._since: tuple[float, datetime] | None = None
@@ -115,7 +131,8 @@ class GrantWatch:
         over, warnings = self._over(record), self._site.ledger.warnings
         if record.reading is None or over is None:
             if self._since is not None:
-                warnings.keep(self._lease.fence, (), kinds=(Silent.OVER_GRANT,))
+                self._found.by_watch = ()
+                warnings.keep(self._lease.fence, self._found.now(), kinds=(Silent.OVER_GRANT,))
             self._since = None
             return ""
         now_s = self._site.clock.monotonic_s()
@@ -124,8 +141,9 @@ class GrantWatch:
         if now_s - since_s >= LASTS_S and lasted_s >= LASTS_S / 2.0:
             return f"it {over.text}"
         told = replace(over, text=f"{over.text}; it is ended if that goes on for {LASTS_S:g} s")
+        self._found.by_watch = (told,)
         # Each time: the look at all that goes wrong goes by older readings.
-        _, begun = warnings.keep(self._lease.fence, (told,), kinds=(Silent.OVER_GRANT,))
+        _, begun = warnings.keep(self._lease.fence, self._found.now(), kinds=(Silent.OVER_GRANT,))
         for each in begun:
             log.warning("it %s", each.failure.text)
         return ""
@@ -209,10 +227,11 @@ class AttemptUpkeep:
         self._attempt = attempt
         self._site = attempt.site
         self._lease = lease
-        self.check = SilentCheck(attempt.site, lease).check
+        over = OverGrants()
+        self.check = SilentCheck(attempt.site, lease, over).check
         self.redact = FileRedactor(attempt.log, secrets).redact
         self._idle = IdleWatch(attempt, lease)
-        self._grants = GrantWatch(attempt.site, lease)
+        self._grants = GrantWatch(attempt.site, lease, over)
         meeting, starts_others = attempt.meeting, attempt.job.launch.starts_others
         self._post = None
         if meeting is not None and starts_others:

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import stat
 from collections.abc import Callable, Container
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -65,6 +66,9 @@ log = logging.getLogger(__name__)
 
 ABOVE = "/headway"
 """The control group that has those of containers, of every site of this machine."""
+_MAY_BE_LIMITED = 0o1755
+"""Mode of a group that a driver may limit: only for these NVML is started at their end, which
+takes seconds. Any process can read it, also after whoever set the limit was killed."""
 
 
 class RunGroups:
@@ -77,7 +81,8 @@ class RunGroups:
     Args:
         site: Names the site's groups.
         reserve_cpus: Held back on this node from runs, for what runs outside of the groups.
-        let_go: Is told of each group before it is removed: the directory of version 2.
+        let_go: Is told, before it is removed, of each group that `gpu_group` was asked for: the
+            directory of version 2.
     """
 
     def __init__(
@@ -143,7 +148,10 @@ class RunGroups:
         if not self.cgroups.writable():
             return None
         try:
-            return self.cgroups.have_unified(self.path(name))
+            folder = self.cgroups.have_unified(self.path(name))
+            if folder is not None:
+                folder.chmod(_MAY_BE_LIMITED)
+            return folder
         except OSError as error:
             log.warning("container %s has no group for limits of GPUs: %s", name, error)
             return None
@@ -187,7 +195,7 @@ class RunGroups:
 
     def _remove(self, name: str) -> None:
         folder = self.cgroups.unified_folder(self.path(name))
-        if folder is not None and folder.is_dir():
+        if folder is not None and folder.is_dir() and folder.stat().st_mode & stat.S_ISVTX:
             self._let_go(folder)
         self.cgroups.remove(self.path(name))
 

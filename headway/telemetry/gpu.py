@@ -124,23 +124,11 @@ class NvmlGpus:
         )
 
     def means(self, group: Path | None) -> dict[str, tuple[MemoryMeans, str]]:
-        """By what each GPU can keep runs to their memory, tried out on *group*, and why not better.
-
-        Raises:
-            NvmlUnavailable: NVML cannot be used (any more).
-            TelemetryTimeout: NVML hangs.
-        """
+        """See `GpuSensors.means`."""
         return dict(self._each(lambda device: (device.gpu.uuid, device.means(group))))
 
     def limit(self, uuid: str, group: Path, most_bytes: int) -> None:
-        """Have the driver give programs in *group* at most so much of a GPU, and read it back.
-
-        Raises:
-            LimitUntaken: It does not, or holds another limit than this one.
-            GpuLost: The GPU fell off the bus.
-            NvmlUnavailable: NVML cannot be used (any more).
-            TelemetryTimeout: NVML hangs.
-        """
+        """See `GpuSensors.limit`."""
 
         def limit() -> None:
             for device in self._open():
@@ -151,7 +139,7 @@ class NvmlGpus:
         self._reader.call(limit)
 
     def unlimit(self, group: Path) -> None:
-        """Take back what *group* was limited to, of every GPU. Raises as `limit`."""
+        """See `GpuSensors.unlimit`."""
         self._each(lambda device: device.unlimit(group))
 
     def _each(self, ask: Callable[[Device], T]) -> tuple[T, ...]:

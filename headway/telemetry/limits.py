@@ -15,12 +15,25 @@ from typing import Any
 
 import pynvml
 
+from headway.units import MIB
+
 _NO_LIMIT = pynvml.NVML_DEVICE_MEMORY_LIMIT_MAX
 _NONE_THERE = (
     pynvml.NVML_ERROR_NOT_FOUND,
     pynvml.NVML_ERROR_NOT_SUPPORTED,  # also of a group without a limit, by some backends
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
 )
+
+_GRANULE = 2 * MIB
+"""CUDA gives physical memory in such pieces (`cuMemGetAllocationGranularity`), to which a driver
+may round a limit up."""
+
+
+def is_held(asked: int | None, found: int | None) -> bool:
+    """Whether *found* is the limit that was *asked*, to the byte or rounded up to a granule."""
+    if asked is None or found is None:
+        return asked is found
+    return found in (asked, -(-asked // _GRANULE) * _GRANULE)
 
 
 def set_limit(handle: Any, group: Path, most_bytes: int | None) -> None:

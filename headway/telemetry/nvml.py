@@ -21,7 +21,7 @@ from headway.model.node import WITHOUT_NVLINK, Gpu, GpuProcess, GpuReading, Memo
 from headway.telemetry import limits
 from headway.telemetry.activity import Activity, Gpm, limits_of
 from headway.telemetry.errors import LimitUntaken, NvmlUnavailable
-from headway.telemetry.nvml_errors import LOST, NOT_OFFERED, offered, told, words
+from headway.telemetry.nvml_errors import LOST, NOT_OFFERED, UNANSWERED, offered, told, words
 from headway.units import KIB, MIB, format_size
 
 T = TypeVar("T")
@@ -213,10 +213,10 @@ class Device:
             limits.set_limit(self.handle, group, most_bytes)
             found = limits.limit_of(self.handle, group)
         except pynvml.NVMLError as error:
-            if error.value in LOST:
+            if error.value in (*LOST, *UNANSWERED):
                 raise
             raise LimitUntaken(self.gpu.uuid, asked, words(error)) from error
-        if found != most_bytes:
+        if not limits.is_held(most_bytes, found):
             held = "nothing" if found is None else f"{found:,} B"
             raise LimitUntaken(self.gpu.uuid, asked, f"it holds {held} afterwards")
 

@@ -8,6 +8,15 @@ import pynvml
 T = TypeVar("T")
 LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 """Errors of one GPU that leave the others alone."""
+UNANSWERED = (
+    pynvml.NVML_ERROR_TIMEOUT,
+    pynvml.NVML_ERROR_IN_USE,
+    pynvml.NVML_ERROR_MEMORY,
+    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES,
+    pynvml.NVML_ERROR_NOT_READY,
+    pynvml.NVML_ERROR_UNKNOWN,
+)
+"""Errors that say nothing of what is offered: the same call may work a moment later."""
 NOT_OFFERED = (
     pynvml.NVML_ERROR_NOT_SUPPORTED,
     pynvml.NVML_ERROR_NO_PERMISSION,

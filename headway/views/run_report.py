@@ -17,7 +17,7 @@ from headway.model.attempt_record import AttemptRecord
 from headway.model.kept_code import KeptCode
 from headway.model.lease import Demand, Lease, Sharing
 from headway.model.notice import TRACKER
-from headway.model.run import Exit, ExitKind, Measurement, Prediction, Step
+from headway.model.run import ANOTHER_TEAMS, Exit, ExitKind, Measurement, Prediction, Step
 from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
 from headway.model.staged import Staging
@@ -269,7 +269,7 @@ def _step(step: Step) -> str:
 def _shared(attempt: AttemptRecord) -> Iterable[tuple[str, str]]:
     slowed = attempt.measurement.slowed if attempt.measurement is not None else {}
     for run_id, times in slowed.items():
-        beside = run_id or "a run of another team"
+        beside = run_id or ANOTHER_TEAMS
         yield "shared", f"a step took {times:.1f} times as long beside {beside} as alone"
 
 

@@ -46,7 +46,7 @@ from headway.policy.claims import START_LIMIT_S
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S, Action
 from headway.prefect.client import FLOW, RANK
 from headway.site import current_site
-from headway.this_node import heartbeat, join_site
+from headway.this_node import heartbeat, join_site, try_means_again
 from headway.worker.flow_process import flow_environment, have_fork_server
 from headway.worker.housekeeping import adopt_settings
 from headway.worker.old_runs import delete_expired_runs
@@ -331,6 +331,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             trim_code,
             tidy_uploads,
             tidy_environments,
+            try_means_again,
         )
         # How long runs are kept may have changed: the blocks are read first.
         for step in steps if self._house_kept else steps[:1]:

@@ -180,6 +180,17 @@ def test_a_lease_has_had_those_beside_it_that_held_its_gpu_meanwhile(ledger: Led
     assert [each.run_id for each in ledger.leases.neighbours(own, 1)] == [ended.run_id]
 
 
+def test_who_shared_a_gpu_is_found_by_node_and_end(ledger: Ledger) -> None:
+    asked = (
+        "EXPLAIN SELECT lease_id FROM lease WHERE node = 'node-a' "
+        "AND (released_at > now() OR released_at IS NULL)"
+    )
+    with ledger.leases._database.transaction() as session:
+        session.execute(text("SET LOCAL enable_seqscan = off"))
+        steps = "\n".join(session.execute(text(asked)).scalars())
+    assert "leases_of_node_by_end" in steps
+
+
 def begin(ledger: Ledger, lease: Lease) -> None:
     ledger.runs.begin(lease.fence, container="c", runtime="docker", ttl_s=60.0)
 
@@ -480,12 +491,13 @@ def test_a_gpu_is_watched_alone_until_its_node_registers_anew(ledger: Ledger) ->
     )
     node = Node("limits", "gpu", Capacity(1.0, GIB, gpus))
     ledger.nodes.register(node, boot_id="boot", worker_token="token")
-    ledger.nodes.watch_alone("limits", "GPU-1", "it took none")
+    ledger.nodes.watch_alone("limits", "GPU-1", "it took none", tries_again=True)
     record = ledger.nodes.get("limits")
     assert record is not None
     first, second = record.node.capacity.gpus
     assert (first, second.kept_by, second.kept_why) == (gpus[0], MemoryMeans.WATCH, "it took none")
-    ledger.nodes.watch_alone("nobody", "GPU-1", "it took none")
+    assert second.tries_again
+    ledger.nodes.watch_alone("nobody", "GPU-1", "it took none", tries_again=True)
     ledger.nodes.register(node, boot_id="boot", worker_token="token")
     record = ledger.nodes.get("limits")
     assert record is not None

@@ -16,7 +16,7 @@ from headway.telemetry.errors import LimitUntaken, NvmlUnavailable, TelemetryTim
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import GpuSensors, HostSensors
-from headway.units import GIB
+from headway.units import GIB, MIB
 from tests.nvml.imitation import LOST, OFF_THE_BUS, ImitatedGpus, ecc_uncorrectable, elsewhere
 from tests.nvml.stub import (
     DRIVER_MISMATCH,
@@ -153,6 +153,27 @@ class TestNvmlGpus(DriverContract):
         assert (by, why.endswith(said)) == (MemoryMeans.WATCH, True), why
         with pytest.raises(LimitUntaken, match=re.escape(said)):
             rig.sensors.limit("GPU-0", tmp_path, GIB)
+
+    def test_a_limit_may_be_rounded_up_to_a_granule_and_by_no_more(
+        self, rig: StubRig, tmp_path: Path
+    ) -> None:
+        rig.stub.fail(limits=1, limit_granule=2 * MIB)
+        rig.sensors.limit("GPU-0", tmp_path, GIB + MIB)
+        assert rig.stub.limits == {("GPU-0", str(tmp_path)): GIB + 2 * MIB}
+        rig.stub.fail(limits=1, limit_granule=4 * MIB)
+        with pytest.raises(LimitUntaken, match=r"it holds 1,077,936,128 B afterwards"):
+            rig.sensors.limit("GPU-0", tmp_path, GIB + MIB)
+
+    @pytest.mark.parametrize("code", [10, 27, 999])
+    def test_a_driver_that_gives_no_answer_has_refused_nothing(
+        self, rig: StubRig, tmp_path: Path, code: int
+    ) -> None:
+        rig.stub.fail(limits=code)
+        for ask in (rig.sensors.means, lambda group: rig.sensors.limit("GPU-0", group, GIB)):
+            with pytest.raises(NvmlUnavailable, match=f"NVML error {code}"):
+                ask(tmp_path)
+        rig.offer_limits()
+        rig.sensors.limit("GPU-0", tmp_path, GIB)
 
     def test_a_limit_of_a_group_that_is_not_there_does_not_take(
         self, rig: StubRig, tmp_path: Path

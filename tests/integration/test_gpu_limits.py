@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cgroups import Cgroups
+from headway.runtime.run_groups import RunGroups
 from headway.units import GIB, MIB
 from tests.nvml.stub import StubGpus, build_stub
 from tests.support.site import LiveSite, live_site, wait_for
@@ -98,7 +98,7 @@ def test_a_run_starts_under_its_limit_which_goes_before_its_group(
 def test_what_a_killed_process_left_is_taken_back(limited: LiveSite, driver: StubGpus) -> None:
     """Before its group goes: the stub keeps a limit whose group went without that."""
     site = hashlib.sha256(str(limited.home.resolve()).encode()).hexdigest()[:12]
-    group = Cgroups().have_unified(f"/headway/{site}-ghost")
+    group = RunGroups(site).gpu_group("ghost")
     assert group is not None
     driver.limit("GPU-a", group, GIB)
     assert driver.limits == {("GPU-a", str(group)): GIB}

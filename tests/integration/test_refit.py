@@ -11,9 +11,7 @@ import pytest
 from headway.clock import SystemClock
 from headway.estimate import store
 from headway.estimate.evaluation.retrain import retrain
-from headway.estimate.features import from_trace
-from headway.estimate.programs import Program
-from headway.estimate.sharing import asked_of
+from headway.estimate.features import Configuration, from_trace
 from headway.model.trace import Beside, Trace
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -125,7 +123,8 @@ def test_a_refit_learns_of_pairs_and_keeps_them_with_its_version(tmp_path: Path)
     assert retrain(shared, tmp_path, fitted_at=NOON, clock=SystemClock()).verdict.promoted
     known = store.load(tmp_path).pairs
     assert known is not None
-    own, other = Program("boosting"), Program("other", 8)
-    said, unknown = known.says([asked_of(own, other, "v100"), asked_of(own, own, "v100")])
+    own = Configuration(network="boosting", recipe="boosting", gpu_type="v100")
+    beside = [replace(own, beside="other", beside_batch_size=8), replace(own, beside="boosting")]
+    said, unknown = known.says(beside)
     assert said == pytest.approx(1.41, abs=0.02)
     assert unknown is None

@@ -13,12 +13,15 @@ from headway.errors import NodeNameTaken
 from headway.home import node_identity
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand
+from headway.model.node import MemoryMeans
 from headway.runtime.errors import EngineSilent, EngineUnreachable
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import Site
-from headway.this_node import check_name, heartbeat, join_site, read_node
+from headway.telemetry.errors import TelemetryTimeout
+from headway.this_node import check_name, heartbeat, join_site, read_node, try_means_again
 from headway.units import MIB
+from tests.ports.telemetry import FakeGpus
 from tests.support.leading import grant_in_term
 from tests.support.on_ledger import enqueue
 from tests.support.postgresql import new_ledger, with_ledger
@@ -114,6 +117,39 @@ def test_an_engine_that_does_not_answer_is_waited_for_while_a_container_runs(tmp
     assert found.kind is RuntimeKind.DOCKER
     with pytest.raises(EngineUnreachable):
         found.containers()
+
+
+class LimitingGpus(FakeGpus):
+    """Whose driver takes limits, whatever groups this machine has."""
+
+    def means(self, group: Path | None) -> dict[str, tuple[MemoryMeans, str]]:
+        super().means(group)
+        return {"GPU-0": (MemoryMeans.DRIVER_LIMIT, "")}
+
+
+def test_what_a_driver_did_not_answer_is_tried_again_and_what_it_refused_is_not(
+    tmp_path: Path,
+) -> None:
+    site = node(tmp_path)
+    gpus = site.gpus = LimitingGpus.idle(1)
+
+    def kept() -> tuple[MemoryMeans, str, bool]:
+        (gpu,) = site.ledger.nodes.all()[0].node.capacity.gpus
+        return gpu.kept_by, gpu.kept_why, gpu.tries_again
+
+    join_site(site)
+    best, refused = (MemoryMeans.DRIVER_LIMIT, "", False), (MemoryMeans.WATCH, "refused", False)
+    assert kept() == best
+    site.ledger.nodes.watch_alone("here", "GPU-0", "refused", tries_again=False)
+    try_means_again(site)
+    assert kept() == refused
+    site.ledger.nodes.watch_alone("here", "GPU-0", "no answer", tries_again=True)
+    gpus.error = TelemetryTimeout("NVML", 5.0)
+    try_means_again(site)
+    assert kept() == (MemoryMeans.WATCH, "no answer", True)
+    gpus.error = None
+    try_means_again(site)
+    assert kept() == best
 
 
 def test_two_homes_cannot_work_as_one_node(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@
  *   limits 1                   what the calls of driver r615 for memory limits do: 0 there are none
  *                              (an older driver), 1 they work, 2 setting says so and does nothing;
  *                              else setting answers this code. A limit is a file in PATH.limits
+ *   limit_granule 2097152      to so many bytes limits are rounded up; 1 where nothing is said
  *   processes 0                no GPU tells who is on it
  *   memory_v2 0                no nvmlDeviceGetMemoryInfo_v2 (an old driver)
  *   gpu / slice                starts a GPU, or a MIG slice of the GPU before it
@@ -41,7 +42,7 @@ typedef struct {
     unsigned n_xids, xids[MAX_XIDS];
 } Gpu;
 
-static struct { long long init_error, error, hang, limits, memory_v2, processes; int n; Gpu gpu[MAX_GPUS]; } S;
+static struct { long long init_error, error, hang, limits, limit_granule, memory_v2, processes; int n; Gpu gpu[MAX_GPUS]; } S;
 static struct stat seen;
 static char seen_path[4096];
 static int started;
@@ -66,6 +67,7 @@ static void set(const char *key, const char *value) {
     else if (!strcmp(key, "hang")) S.hang = n;
     else if (!strcmp(key, "processes")) S.processes = n;
     else if (!strcmp(key, "limits")) S.limits = n;
+    else if (!strcmp(key, "limit_granule")) S.limit_granule = n;
     else if (!strcmp(key, "memory_v2")) S.memory_v2 = n;
     else if (!strcmp(key, "error")) { if (g) g->error = n; else S.error = n; }
     else if (!g) return;
@@ -96,6 +98,7 @@ static void load(void) {
     if (!file) return;
     char line[512], key[64], value[400];
     S.init_error = S.error = S.hang = S.limits = S.n = 0;
+    S.limit_granule = 1;
     S.memory_v2 = S.processes = 1;
     while (fgets(line, sizeof line, file)) {
         value[0] = 0;
@@ -277,7 +280,8 @@ int nvmlDeviceSetMemoryLimits_v1(void *h, const Limits *l) {
     if (!l->soft && l->hard == ~0ull) { unlink(path); return OK; }
     FILE *file = fopen(path, "w");
     if (!file) return 999;
-    fprintf(file, "%llu %llu\n", l->soft, l->hard);
+    unsigned long long granule = (unsigned long long)S.limit_granule;
+    fprintf(file, "%llu %llu\n", l->soft, (l->hard + granule - 1) / granule * granule);
     fclose(file);
     return OK;
 }

@@ -218,8 +218,12 @@ def test_no_group_goes_before_its_limits_are_let_go(tmp_path: Path) -> None:
 
     runs = RunGroups("site", let_go=let_go)
     runs.cgroups = Cgroups(tmp_path / "proc")
+    (tmp_path / "fs").mkdir()
     for name in ("one", "two", "three"):
-        (tmp_path / "fs/headway" / f"site-{name}").mkdir(parents=True)
+        assert runs.gpu_group(name) == tmp_path / "fs/headway" / f"site-{name}"
+    for name in ("small", "left"):  # which no driver limits: for them none is asked
+        (tmp_path / "fs/headway" / f"site-{name}").mkdir(mode=0o755)
+    runs.remove("small")
     runs.remove("one")
     runs.remove("one")
     runs.sweep(lambda: {"two"})

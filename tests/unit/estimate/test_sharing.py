@@ -7,9 +7,10 @@ import pytest
 
 from headway.estimate.estimator import Estimators, digest
 from headway.estimate.evaluation.compare import pair_error, with_pairs_of
+from headway.estimate.features import Configuration
 from headway.estimate.physics import shipped
 from headway.estimate.programs import Presence, Program, program_of, slow_downs
-from headway.estimate.sharing import PairModel, asked_of
+from headway.estimate.sharing import PairModel
 from headway.model.progress import ProgressPoint
 from headway.model.trace import Beside, Trace
 
@@ -42,6 +43,10 @@ def test_a_slow_down_is_told_by_what_was_done_alone_and_beside() -> None:
     # Nobody was there, or nothing was reported.
     assert slow_downs(points, []) == {}
     assert slow_downs([], [there("other", 0.0, 1.0)]) == {}
+    # Where it counts both now and then, what most reports have in common is compared.
+    mixed = [(at % 2 and p._replace(epoch=p.iteration / 10)) or p for at, p in enumerate(points)]
+    mixed[30] = mixed[30]._replace(iteration=None, epoch=30.0)
+    assert slow_downs(mixed, [there("other", 198.0, 200.0, 500.0, 502.0)]) == {"other": 1.5}
     # By epochs, where it counts no iterations.
     epochs = [p._replace(iteration=None, epoch=p.iteration / 10) for p in points if p.iteration]
     assert slow_downs(epochs, [there("other", 198.0, 200.0, 500.0, 502.0)]) == {"other": 1.5}
@@ -130,6 +135,13 @@ def pairs(*, team: str = "", whose: str = "", times: float = 1.0) -> list[Trace]
     ]
 
 
+def asked(own: str, beside: str, gpu_type: str = "v100") -> Configuration:
+    return Configuration(
+        network=own, recipe=own, batch_size=32, gpu_type=gpu_type,
+        beside=beside, beside_batch_size=32,
+    )  # fmt: skip
+
+
 def fitted(traces: Sequence[Trace], team: str = "") -> PairModel:
     found = PairModel.fit(traces, {"", team}, shipped(), 0)
     assert found is not None
@@ -138,18 +150,12 @@ def fitted(traces: Sequence[Trace], team: str = "") -> PairModel:
 
 def test_measured_pairs_are_learnt_and_others_are_unknown() -> None:
     model = fitted(pairs())
-    known = [asked_of(Program(own, 32), Program("heavy", 32), "v100") for own in SLOWS]
+    known = [asked(own, "heavy") for own in SLOWS]
     said = model.says(known)
     for own, each in zip(SLOWS, said, strict=True):
         assert each == pytest.approx(math.sqrt(SLOWS[own]) * 2.4, rel=0.2)
-    heavy = Program("heavy", 32)
-    assert model.says(
-        [
-            asked_of(Program("new", 32), heavy, "v100"),
-            asked_of(heavy, Program("new", 32), "v100"),
-            asked_of(heavy, heavy, "a100"),
-        ]
-    ) == [None, None, None]
+    unknown = [asked("new", "heavy"), asked("heavy", "new"), asked("heavy", "heavy", "a100")]
+    assert model.says(unknown) == [None, None, None]
     assert PairModel.fit(pairs()[:1], {""}, shipped(), 0) is None  # three are too few
     assert min(each or 0.0 for each in model.says([*known])) >= 1.0
 

@@ -217,6 +217,16 @@ def test_where_nothing_keeps_runs_to_their_memory_each_has_its_gpu_alone(kept_by
     assert sum(not isinstance(each, Stay) for each in made.entries) == (2 if shares else 1)
 
 
+def test_a_gpu_that_a_stranger_blinds_says_that_it_takes_nothing_for_that():
+    node = replace(NODE, capacity=replace(NODE.capacity, gpus=(A,)))
+    seen = replace(gpu(A, 1), processes=(GpuProcess(1, None),))
+    small = Demand(GIB, 0.1, gpus=1, gpu_memory_bytes=10 * GIB, gpu_utilisation_frac=0.1)
+    answer = judge(small, compute_headroom(node, [], reading(gpus=[seen])))
+    assert isinstance(answer, Wait)
+    assert "1 take(s) nothing while a program that is no run's is there" in answer.reason
+    assert "utilisation" not in answer.reason
+
+
 def test_an_empty_node_is_taken_for_what_strangers_leave_of_it():
     assert empty_host_bytes(NODE, None) == 60 * GIB
     assert empty_host_bytes(NODE, reading(20, own_gib={"r": 20})) == 60 * GIB

@@ -8,7 +8,8 @@ from headway.clock import SystemClock
 from headway.model.lease import Fence, GpuGrant, Lease, Sharing
 from headway.model.node import Capacity, Gpu, GpuProcess, GpuReading, HostReading, Node, NodeReading
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
-from headway.run.upkeep import GrantWatch
+from headway.run.upkeep import GrantWatch, OverGrants, SilentCheck
+from headway.runtime.port import Usage
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -39,7 +40,8 @@ class Bench:
             warnings=SimpleNamespace(keep=self._keep),
         )
         site = SimpleNamespace(ledger=ledger, clock=self.clock)
-        self._watch = GrantWatch(site, own)  # type: ignore[arg-type]
+        self.found = OverGrants()
+        self._watch = GrantWatch(site, own, self.found)  # type: ignore[arg-type]
 
     def _keep(
         self, fence: Fence, found: Sequence[SilentFailure], *, kinds: Sequence[Silent]
@@ -82,6 +84,31 @@ def test_it_counts_anew_where_it_was_over() -> None:
     assert not bench.ends(12.0, read_s=12.0)
     assert not bench.ends(21.0, read_s=21.0)
     assert bench.ends(22.0, read_s=22.0)
+
+
+def test_neither_look_ends_the_others_warning() -> None:
+    own = lease("greedy")
+    bench = Bench(own)
+    others: list[list[Silent]] = []
+    telemetry, found = SimpleNamespace(series=lambda *_, **__: []), bench.found
+
+    def keep(_: Fence, told: Sequence[SilentFailure]) -> tuple[list[RunWarning], list[RunWarning]]:
+        others.append([each.kind for each in told])
+        return [], []
+
+    ledger = SimpleNamespace(telemetry=telemetry, warnings=SimpleNamespace(keep=keep))
+    site = SimpleNamespace(ledger=ledger, policy_settings=SimpleNamespace(silent_after_s=60.0))
+    check = SilentCheck(site, own, found)  # type: ignore[arg-type]
+    assert not bench.ends(0.0, read_s=0.0)
+    check.check(30.0, Usage())  # by readings of before: nobody is over
+    above = SilentFailure(Silent.OVER_GRANT, "greedy", "GPU-0", 41, 40, "holds a little more")
+    found.by_check = (above,)
+    bench.held = 41
+    assert not bench.ends(5.0, read_s=5.0)
+    assert bench.told == [above]
+    found.by_check = ()
+    check.check(35.0, Usage())
+    assert others == [[Silent.OVER_GRANT], []]
 
 
 def test_neither_the_neighbour_nor_who_has_the_gpu_alone_is_ended() -> None:

@@ -12,7 +12,7 @@ from headway.model.lease import Basis, Demand, GpuGrant, Lease, Sharing
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.model.trace import AFTER, Beside
-from headway.run.settle import after_count, lesson, slowed_by
+from headway.run.settle import after_count, lesson, slowed_by, told_to
 from headway.units import GIB
 
 MEASURED = Measurement(60.0, host_peak_bytes=2 * GIB, gpu_peak_bytes=5 * GIB)
@@ -106,6 +106,17 @@ JOB = SimpleNamespace(nodes=1, profile=None, requirements="")
 def test_whom_an_attempt_shared_its_gpu_with_is_measured_by_its_progress() -> None:
     found = slowed_by(Attempt(JOB, [OTHER]), NOON)  # type: ignore[arg-type]
     assert found == [("other", Beside("bert", 8, "red", 1.5))]
+
+
+def test_each_neighbour_of_another_team_is_told_and_none_is_named() -> None:
+    slowed = [
+        ("mine", Beside("bert", 8, "red", 1.5)),
+        ("one", Beside("bert", 8, "blue", 1.2)),
+        ("two", Beside("gpt", 8, "green", 2.0)),
+    ]
+    assert told_to("red", slowed) == {
+        "mine": 1.5, "a run of another team (1)": 1.2, "a run of another team (2)": 2.0,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
