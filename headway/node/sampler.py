@@ -8,7 +8,6 @@ from headway.errors import HeadwayError
 from headway.model.node import NodeReading
 from headway.model.telemetry import TelemetryPoint
 from headway.run.here import checkpoint_age_s
-from headway.runtime.listening import listening_ports
 from headway.site import Site
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import HostSensors
@@ -84,7 +83,6 @@ class Sampler:
             seen,
             pythons=self._pythons,
             checkpoint_age_s=self._checkpoint_age_s,
-            busy_ports=tuple(sorted(listening_ports())),
         )
 
     def _write(self, series: int) -> None:

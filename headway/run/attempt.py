@@ -276,6 +276,7 @@ class Attempt(NodeAttempt):
             listener=listener,
             upkeep=upkeep,
             gpus=site.gpus if lease.gpus else None,
+            granted=frozenset(grant.uuid for grant in lease.gpus),
             prediction=self.prediction,
             ahead=ahead_of(self, len(lease.gpus) * self.job.nodes),
             is_resumed=lease.attempt > 1,

@@ -4,7 +4,7 @@ Its lease is renewed by the node's guard. Whether it is lost, the ledger says to
 whatever is written.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ from headway.telemetry.port import GpuSensors
 _TICK_S = 0.25
 _READER_S = 0.25
 """So long the limits wait for who reads the log: usually that is enough, and all is in step."""
-_GPU_EVERY_S = 2.0
+GPU_EVERY_S = 2.0
 _CANCELLATION_EVERY_S = 0.5
 _PASS_ON_EVERY_S = 0.5
 _USAGE_EVERY_S = 0.5
@@ -166,6 +166,8 @@ class Follower:
     upkeep: Upkeep
     gpus: GpuSensors | None
     """Read for its GPU memory peak; None for a CPU job."""
+    granted: Collection[str]
+    """Uuids of the GPUs that it was granted."""
     prediction: Prediction
     """What was said before its start."""
     ahead: Ahead
@@ -220,7 +222,7 @@ class Follower:
             age_s = (self.clock.now() - self._status.started_at).total_seconds()
         self._started_s = now_s - max(age_s, 0.0)
         self._measure = (
-            _Periodic(self._read_gpus, _GPU_EVERY_S),
+            _Periodic(self._read_gpus, GPU_EVERY_S),
             _Periodic(self._read_usage, _USAGE_EVERY_S),
         )
         self._pass_on = _Periodic(self.upkeep.pass_on, _PASS_ON_EVERY_S)
@@ -309,7 +311,7 @@ class Follower:
 
     def _read_gpus(self) -> None:
         if self.gpus is not None and self._gpu_use is not None:
-            self._gpu_use.read(self.gpus, self._status)
+            self._gpu_use.read(self.gpus, self._status, self.granted)
 
     def _tell(self, now_s: float) -> None:
         """Check for what goes wrong, and say how far the run is."""

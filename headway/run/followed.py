@@ -1,5 +1,6 @@
 """What following a container to its end found, and what it was seen to use of its GPUs."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from headway.model.node import GpuReading
@@ -21,7 +22,7 @@ class GpuUse:
     peaks: dict[str, int] = field(default_factory=dict)
     """Most that its processes held together of each GPU, in bytes, by uuid."""
     newest: tuple[GpuReading, ...] = ()
-    """The newest reading of the node's GPUs."""
+    """The newest reading of the GPUs that it was granted."""
     _busy: list[float] = field(default_factory=list)
 
     @property
@@ -35,12 +36,12 @@ class GpuUse:
         enough = len(self._busy) >= _FEWEST_READINGS
         return sum(self._busy) / len(self._busy) if enough else None
 
-    def read(self, sensors: GpuSensors, status: ContainerStatus) -> None:
-        """Read the GPUs now, for the processes of *status*."""
+    def read(self, sensors: GpuSensors, status: ContainerStatus, granted: Collection[str]) -> None:
+        """Read the GPUs that it was *granted* now, by uuid, for the processes of *status*."""
         if not status.pids:
             return
         try:
-            readings = sensors.read()
+            readings = sensors.read(granted)
         except TelemetryError:
             return  # the node's worker reports it; a peak is never guessed
         run_of_pid = dict.fromkeys(status.pids, status.run_id)

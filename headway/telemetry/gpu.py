@@ -85,14 +85,9 @@ class NvmlGpus:
         """GPUs that the newest reading found lost, by uuid, with the cause."""
         return dict(self._lost)
 
-    def read(self) -> tuple[GpuReading, ...]:
-        """Every GPU that is not lost. NVLink traffic is None in the first reading.
-
-        Raises:
-            NvmlUnavailable: NVML cannot be used (any more).
-            TelemetryTimeout: NVML hangs.
-        """
-        return self._reader.call(self._read)
+    def read(self, only: Collection[str] | None = None) -> tuple[GpuReading, ...]:
+        """See `GpuSensors.read`. NVLink traffic is None in the first reading."""
+        return self._reader.call(lambda: self._read(only))
 
     def health(self) -> tuple[GpuHealth, ...]:
         """How every GPU is that is not lost, without its Xids: those are for `xids`.
@@ -156,30 +151,41 @@ class NvmlGpus:
     def _note_xid(self, uuid: str, xid: int) -> None:
         self._xids.append((uuid, xid))
 
-    def _read(self) -> tuple[GpuReading, ...]:
+    def _read(self, only: Collection[str] | None) -> tuple[GpuReading, ...]:
         now_s = self._clock.monotonic_s()
         if self._lost and now_s >= self._opened_s + _TRY_AGAIN_S:
             self._close()
         lost: dict[str, str] = {}
         readings = []
         for device in self._open():
-            try:
-                readings.append(self._ask(lambda: device.read(now_s), device.gpu.uuid))  # noqa: B023 - asked at once
-            except GpuLost as error:
-                lost[device.gpu.uuid] = error.cause
+            if only is None or device.gpu.uuid in only:
+                try:
+                    readings.append(self._ask(partial(device.read, now_s), device.gpu.uuid))
+                except GpuLost as error:
+                    lost[device.gpu.uuid] = error.cause
         if lost:
             self._drop(lost.keys())
         present = {reading.uuid for reading in readings}
+        self._note_lost(lost | self._gone(present | lost.keys(), only))
+        return tuple(readings)
+
+    def _gone(self, asked: Collection[str], only: Collection[str] | None) -> dict[str, str]:
+        """Of those that were not *asked*, the lost ones; of others than *only* by what was."""
+        gone = {}
         for gpu in self._known.values():
-            if gpu.uuid not in present and gpu.uuid not in lost:
-                before = self._lost.get(gpu.uuid, "NVML does not list it any more")
-                lost[gpu.uuid] = self._lost_at.get(gpu.index, before)
+            before = self._lost.get(gpu.uuid)
+            if gpu.uuid in asked or (only is not None and gpu.uuid not in only and before is None):
+                continue
+            before = before or "NVML does not list it any more"
+            gone[gpu.uuid] = self._lost_at.get(gpu.index, before)
+        return gone
+
+    def _note_lost(self, lost: dict[str, str]) -> None:
         for uuid in lost.keys() - self._lost.keys():
             log.warning("%s", GpuLost(uuid, lost[uuid]))
         for uuid in self._lost.keys() - lost.keys():
             log.warning("GPU %s is back", uuid)
         self._lost = lost
-        return tuple(readings)
 
     def _drop(self, uuids: Collection[str]) -> None:
         devices, self._devices = self._devices or [], []

@@ -4,7 +4,7 @@ The fakes are in `tests.ports.telemetry`; fakes and adapters pass the
 contract in `tests.ports.telemetry_contract`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -32,8 +32,10 @@ class GpuSensors(Protocol):
         """GPUs that the newest reading found lost, by uuid, with the cause."""
         ...
 
-    def read(self) -> tuple[GpuReading, ...]:
+    def read(self, only: Collection[str] | None = None) -> tuple[GpuReading, ...]:
         """Every GPU now that is not lost: one that fell off the bus takes no other with it.
+
+        With *only*, those of them with one of these uuids.
 
         Raises:
             NvmlUnavailable: NVML cannot be used (any more).

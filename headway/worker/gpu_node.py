@@ -45,6 +45,7 @@ from headway.node.storing import store_ended
 from headway.policy.claims import START_LIMIT_S
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S, Action
 from headway.prefect.client import FLOW, RANK
+from headway.runtime.listening import listening_ports
 from headway.site import current_site
 from headway.this_node import heartbeat, join_site, try_means_again
 from headway.worker.flow_process import flow_environment, have_fork_server
@@ -286,7 +287,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
     def _tell_ledger(self, reading: NodeReading) -> bool:
         """Whoever sees *reading* there may rely on it that GPUs found sick by then are drained."""
         self._gpu_watch.settle()
-        return heartbeat(self._site, reading)
+        ports = tuple(sorted(listening_ports()))  # here: to read them takes longer than the GPUs
+        return heartbeat(self._site, replace(reading, busy_ports=ports))
 
     async def _keep_house(self) -> None:
         in_thread = anyio.to_thread.run_sync

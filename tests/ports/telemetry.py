@@ -1,6 +1,6 @@
 """Sensors whose readings a test sets."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,10 +62,11 @@ class FakeGpus:
         gone = self._known.keys() - self._readings.keys()
         return dict.fromkeys(sorted(gone), "the test took it away")
 
-    def read(self) -> tuple[GpuReading, ...]:
+    def read(self, only: Collection[str] | None = None) -> tuple[GpuReading, ...]:
         """Every GPU as it was told. Raises `error`."""
         self._answer()
-        return tuple(self._readings.values())
+        read = self._readings.values()
+        return tuple(each for each in read if only is None or each.uuid in only)
 
     def sicken(self, uuid: str, *, xids: Iterable[int] = (), **values: object) -> None:
         """Change fields of one GPU's health; the driver reports *xids*, once."""

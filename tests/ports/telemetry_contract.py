@@ -63,6 +63,9 @@ class GpuSensorsContract:
         assert (first.program_bytes, first.processes) == (0, ())
         assert second.program_bytes == 30 * GIB
         assert second.used_bytes == 30 * GIB + second.driver_bytes
+        (alone,) = rig.sensors.read({"GPU-1"})
+        assert (alone.uuid, alone.program_bytes) == ("GPU-1", 30 * GIB)
+        assert rig.sensors.lost() == {}
 
     def test_a_lost_gpu_is_named_and_the_others_are_read(self, rig: GpuRig) -> None:
         """Its cause is kept, its capacity is still known, and its neighbour goes on."""
@@ -75,6 +78,9 @@ class GpuSensorsContract:
             assert (left.uuid, left.program_bytes) == ("GPU-0", 3 * GIB)
             assert list(rig.sensors.lost()) == ["GPU-1"]
             assert rig.sensors.lost()["GPU-1"]
+        assert rig.sensors.read({"GPU-1"}) == ()
+        assert [gpu.uuid for gpu in rig.sensors.read({"GPU-0"})] == ["GPU-0"]
+        assert list(rig.sensors.lost()) == ["GPU-1"]
         assert [gpu.uuid for gpu in rig.sensors.gpus()] == ["GPU-0", "GPU-1"]
 
     def test_all_gpus_may_be_lost(self, rig: GpuRig) -> None:

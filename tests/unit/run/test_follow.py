@@ -132,6 +132,7 @@ class Bench:
             listener=self.listener,
             upkeep=self.site,
             gpus=self.gpus,
+            granted=("GPU-0",),
             prediction=self.prediction,
             ahead=Ahead(iterations=self.usual, epochs=self.usual_epochs),
             max_runtime_s=max_runtime_s,
