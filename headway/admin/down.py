@@ -26,6 +26,7 @@ from headway.prefect.client import PrefectServer
 from headway.run.here import container_name
 from headway.runtime.errors import RuntimeFailure
 from headway.runtime.port import ContainerState
+from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import os_user
 from headway.units import format_duration
@@ -85,24 +86,34 @@ def take_down(
     if lines := [*_under_way(site), *elsewhere]:
         agree(lines)
     with only_one(settings):
-        stop_supervisor(settings)  # it would bring back what stops
-        stopped = []
-        leaders = daemons.scheduler_daemon(settings), daemons.follower_daemon(settings)
-        stopped += [each.name for each in leaders if each.stop(signal.SIGTERM, _LEAVE_S)]
-        if worked := daemons.worker_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
-            stopped.append("worker")
-        requeued = _end_runs(site, say, then, worked=worked)
-        if daemons.fork_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
-            stopped.append("fork server")
-        _end_flows(site, LiveFlows(settings.state_dir, site.clock))
-        if daemons.gateway_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
-            stopped.append("gateway")
-        if daemons.server_daemon(settings).stop(signal.SIGTERM, 20.0):
-            stopped.append("server")
+        stopped = stop_starting(settings)
+        requeued = _end_runs(site, say, then, worked="worker" in stopped)
+        stopped += stop_serving(site)
         alive = _alive_here(site)
         stopped += _stop_last(site, say, then, alive, elsewhere)
     say(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     return Halted(stopped=stopped, requeued=requeued, going_on=_known(alive))
+
+
+def stop_starting(settings: Settings) -> list[str]:
+    """Stop what starts runs, and the supervisor, which would bring it back; what was stopped."""
+    stop_supervisor(settings)
+    leaders = daemons.scheduler_daemon(settings), daemons.follower_daemon(settings)
+    each = *leaders, daemons.worker_daemon(settings)
+    return [daemon.name for daemon in each if daemon.stop(signal.SIGTERM, _LEAVE_S)]
+
+
+def stop_serving(site: Site) -> list[str]:
+    """Stop flow processes, gateway and server, behind `stop_starting`; what was stopped."""
+    settings, stopped = site.settings, []
+    if daemons.fork_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
+        stopped.append("fork server")
+    _end_flows(site, LiveFlows(settings.state_dir, site.clock))
+    if daemons.gateway_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
+        stopped.append("gateway")
+    if daemons.server_daemon(settings).stop(signal.SIGTERM, 20.0):
+        stopped.append("server")
+    return stopped
 
 
 def _stop_last(

@@ -5,6 +5,7 @@ import click
 from headway.admin.down import AtDown, take_down
 from headway.admin.engines import lead_to_engine
 from headway.admin.up import bring_up, serve_part, serve_scheduler, serve_site
+from headway.admin.upgrade import upgrade as upgrade_site
 from headway.cli.inputs import agreed, this_site
 from headway.cli.output import as_json, print_json, say, silent
 
@@ -48,6 +49,23 @@ def up(engine: str | None, machine: bool) -> None:
         click.echo(
             "submit a job with `headway submit job.yaml`, stop all of it with `headway down`"
         )
+
+
+@click.command()
+def upgrade() -> None:
+    """Bring the running site to the headway that is installed.
+
+    Runs go on, and what waits stays in the queue. The databases are first written to a file in
+    `backups` of the home; where something fails, they and the site of before are brought back.
+    Install the new headway beside the old one, not over it: only then can that be started again.
+
+    Examples:
+      headway upgrade
+      HEADWAY_HOME=/srv/headway headway upgrade
+    """
+    file = upgrade_site(this_site(), say)
+    kept = f"; the databases as they were before are in {file}" if file is not None else ""
+    say(f"upgraded{kept}")
 
 
 @click.command()

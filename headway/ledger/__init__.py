@@ -104,6 +104,19 @@ class Ledger:
         """
         return cls._opened(url, keep, make=False)
 
+    @staticmethod
+    def schema(url: str) -> str | None:
+        """The schema of the tables at *url*, which stay as they are; None where there are none.
+
+        Raises:
+            LedgerUnreachable: The database does not answer.
+        """
+        engine = open_engine(url, Connections.ONE)
+        try:
+            return Database(engine).schema_version()
+        finally:
+            engine.dispose()
+
     @classmethod
     def _opened(cls, url: str, keep: Connections, *, make: bool) -> Self:
         engine = open_engine(url, keep)

@@ -61,7 +61,7 @@ def back_up(settings: Settings, clock: Clock, file: Path) -> None:
     with _folder(file.parent) as folder:
         about = {
             "headway": version("headway"),
-            "schema": SCHEMA_VERSION,
+            "schema": Ledger.schema(settings.database_url),
             "made_at": clock.now().isoformat(),
         }
         replace_file(folder / _ABOUT, json.dumps(about))
@@ -114,15 +114,33 @@ def _restore_own(
         url, started = settings.database_url, start_database(settings, clock, say)
     if not (replace or made or hosting.is_empty(url)):
         raise NotRestored("the site has a ledger; --replace lets it go")
-    beside = hosting.make_beside(url)
-    for part, name in beside.items():
-        load(client_programs(settings), hosting.database_of(url, name), parts[part])
-    hosting.exchange(url)
+    _exchange(settings, url, parts)
     _let_nodes_in(url)
     if made:
         note_database(settings, url)
     if started:
         database_daemon(settings).stop(signal.SIGINT, 60.0)
+
+
+def _exchange(settings: Settings, url: str, parts: dict[str, Path]) -> None:
+    beside = hosting.make_beside(url)
+    for part, name in beside.items():
+        load(client_programs(settings), hosting.database_of(url, name), parts[part])
+    hosting.exchange(url)
+
+
+def put_back(settings: Settings, clock: Clock, file: Path, say: Say) -> None:
+    """Let the site's own database, to which nothing is connected, hold what *file* has.
+
+    Unlike `restore` it leaves the schema as it is in *file*, for the package that made it.
+
+    Raises:
+        DumpFailed: A part of it cannot be read; nothing was changed.
+    """
+    start_database(settings, clock, say)
+    with _folder(settings.home) as folder:
+        _exchange(settings, settings.database_url, _unpacked(file, folder))
+    (settings.state_dir / "registered").unlink(missing_ok=True)
 
 
 def _restore_elsewhere(settings: Settings, parts: dict[str, Path]) -> None:
