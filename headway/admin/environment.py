@@ -77,7 +77,9 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "HEADWAY_GATEWAY_NAMES": ",".join(settings.gateway_names),
         "HEADWAY_NODE": settings.node,
         "HEADWAY_POOL": settings.pool,
-        "HEADWAY_TIMEZONE": os.environ.get("HEADWAY_TIMEZONE") or tzlocal.get_localzone_name(),
+        "HEADWAY_TIMEZONE": os.environ.get("HEADWAY_TIMEZONE")
+        or tzlocal.get_localzone_name()
+        or "UTC",  # a small machine may have no /etc/localtime
     }
     return {**env, **prefect, **site, "PATH": path, "PYTHONPATH": os.pathsep.join(modules)}
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from headway.admin.environment import check_connection, site_environment
 from headway.admin.processes import start_guard, worker_command
-from headway.admin.register import make_pool, register
+from headway.admin.register import make_pool, register, write_profile
 from headway.admin.up import become
 from headway.clock import SystemClock
 from headway.credentials import note_gateway, noted_gateway
@@ -20,7 +20,7 @@ from headway.ledger import Ledger
 from headway.model.access import token_digest
 from headway.model.document import HIDDEN
 from headway.prefect import auth
-from headway.prefect.auth import auth_for, keep_secret
+from headway.prefect.auth import auth_for, keep_secret, site_auth
 from headway.prefect.client import PrefectServer, checked_address
 from headway.settings import Settings
 from headway.site import Site
@@ -138,6 +138,8 @@ def _accepted_auth(
 def serve(site: Site, say: Callable[[str], None]) -> NoReturn:
     """Join, start the guard unless it runs, then become this node's worker.
 
+    On the site's own machine, where the home is the server's, too, there is nothing to join.
+
     For systemd and containers. The guard outlives the worker.
 
     Raises:
@@ -145,9 +147,23 @@ def serve(site: Site, say: Callable[[str], None]) -> NoReturn:
         LedgerUnreachable: The database does not.
     """
     settings = site.settings
-    join(settings, server_url=settings.api_url, ledger_url=settings.database_url, say=say)
+    if settings.has_joined:
+        join(settings, server_url=settings.api_url, ledger_url=settings.database_url, say=say)
+    else:
+        _register_own(site, say)
     start_guard(settings, SystemClock(), say)
     become(worker_command(settings), settings)
+
+
+def _register_own(site: Site, say: Callable[[str], None]) -> None:
+    settings = site.settings
+    site.make_ledger()
+    check_name(site.ledger, settings)
+    with PrefectServer(settings.api_url, auth=site_auth(settings), timeout_s=10.0) as server:
+        if not server.is_healthy():
+            raise SiteUnreachable(settings.api_url, "no Prefect server answers there")
+    if register(settings, say):
+        write_profile(settings, say)
 
 
 def leave(settings: Settings) -> None:

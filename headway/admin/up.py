@@ -132,7 +132,10 @@ def serve_site(settings: Settings) -> NoReturn:
 
     Raises:
         InvalidInput: Others could read what goes to it or to its database.
+        LedgerMissing: The site's own PostgreSQL was not made yet.
     """
+    if settings.server_database is None:
+        settings.database_url  # noqa: B018 - raises where none is named: Prefect would make its own
     check_connections(settings)
     _check_package(settings)
     have_auth(settings)

@@ -63,6 +63,7 @@ _SECTIONS = {
         "up": ("site", "Start the site on this machine."),
         "down": ("site", "Stop the site on this machine; running programs go on."),
         "upgrade": ("site", "Bring the running site to the headway that is installed."),
+        "install": ("install", "Let systemd run this machine's part of the site, as root."),
         "doctor": ("doctor", "Check what a site needs on this machine."),
         "node": ("node", "Add, drain and remove nodes, and join this machine to a site."),
         "user": ("user", "Manage who may use the gateway: make and revoke tokens."),

@@ -1,0 +1,149 @@
+"""What `headway install` would write, for which machine; and that it does so once."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from headway.admin import install as installing
+from headway.admin.install import CannotInstall, environment, read_environment, unit, units
+from headway.errors import InvalidInput
+from headway.settings import Settings
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("HEADWAY_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "home").mkdir()
+    return Settings(home=tmp_path / "home")
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Folders in the place of /etc, and a list of what systemctl was called with."""
+    called = []
+    monkeypatch.setattr(installing, "UNITS", tmp_path / "systemd")
+    monkeypatch.setattr(installing, "ENVIRONMENT", tmp_path / "etc/site.env")
+    monkeypatch.setattr(installing, "_check", lambda *, start: None)
+    monkeypatch.setattr(
+        installing, "_systemctl", lambda words, say, *, dry: dry or called.append(words)
+    )
+    return called
+
+
+def install(settings, known=(), said=None, *, start=True, dry=False):
+    say = (said if said is not None else []).append
+    installing.install(settings, dict(known), say, start=start, dry=dry)
+
+
+def test_a_site_has_all_services_and_its_database_only_where_none_is_named(settings):
+    assert units(settings) == [
+        "headway-database.service", "headway-server.service", "headway-gateway.service",
+        "headway-scheduler.service", "headway-guard.service", "headway-worker.service",
+    ]  # fmt: skip
+    settings.ledger_pointer.write_text("postgresql://x")
+    assert "headway-database.service" not in units(settings)
+
+
+def test_a_machine_that_has_joined_a_site_has_guard_and_worker(settings):
+    settings.server_pointer.write_text("http://10.8.0.1:4200/api")
+    assert units(settings) == ["headway-guard.service", "headway-worker.service"]
+
+
+def test_units_name_the_programs_of_this_installation(settings):
+    for name in units(settings):
+        text = unit(name)
+        assert f"ExecStart={sys.prefix}/bin/" in text
+        assert "/opt/headway" not in text
+
+
+def test_systemd_accepts_the_units(settings, tmp_path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    paths = [tmp_path / name for name in units(settings)]
+    for path in paths:
+        path.write_text(unit(path.name))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *map(str, paths)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    own = [line for line in done.stderr.splitlines() if str(tmp_path) in line]
+    assert (done.returncode, own) == (0, []), done.stderr
+
+
+def test_the_environment_keeps_what_is_headways_and_reads_back_as_it_was(settings):
+    hard = "postgresql://h:a\"b'c$d`e\\f g@10.8.0.1/x?sslmode=verify-full"
+    text = environment(settings, {"HEADWAY_LEDGER_URL": hard, "PATH": "/bin", "HEADWAY_TOKEN": "t"})
+    assert read_environment(text) == {
+        "HEADWAY_LEDGER_URL": hard, "HEADWAY_HOME": str(settings.home)
+    }  # fmt: skip
+
+
+def test_a_variable_of_two_lines_does_not_become_two_variables(settings):
+    with pytest.raises(InvalidInput, match="HEADWAY_NODE"):
+        environment(settings, {"HEADWAY_NODE": "a\nHEADWAY_HOME=/tmp"})
+
+
+def test_a_line_that_is_no_assignment_is_named():
+    with pytest.raises(InvalidInput, match="nonsense"):
+        read_environment("# said\n\nHEADWAY_NODE=a\nnonsense\n")
+
+
+def test_it_writes_once_starts_all_and_later_only_what_changed(settings, machine):
+    install(settings, {"HEADWAY_NODE": "a"})
+    names = units(settings)
+    assert machine == [["daemon-reload"], ["try-restart", *names], ["enable", "--now", *names]]
+    assert installing.ENVIRONMENT.stat().st_mode & 0o777 == 0o600
+    assert {each.name for each in installing.UNITS.iterdir()} == set(names)
+    assert (installing.UNITS / names[0]).stat().st_mode & 0o777 == 0o644
+    machine.clear()
+    said = []
+    install(settings, {"HEADWAY_NODE": "a"}, said)
+    assert (machine, said) == ([["enable", "--now", *names]], [])
+    machine.clear()
+    (installing.UNITS / names[1]).write_text(installing._MARK + "an earlier version")
+    install(settings, {"HEADWAY_NODE": "a"})
+    assert ["try-restart", names[1]] in machine
+
+
+def test_a_rehearsal_writes_nothing(settings, machine, tmp_path):
+    said = []
+    install(settings, said=said, dry=True)
+    assert machine == []
+    assert len(said) == len(units(settings)) + 1
+    assert {each.name for each in tmp_path.iterdir()} == {"home"}
+
+
+def test_without_a_start_systemd_only_reads_the_units(settings, machine):
+    install(settings, start=False)
+    assert machine == [["daemon-reload"]]
+
+
+def test_remove_takes_its_own_units_and_no_others(settings, machine):
+    install(settings)
+    other = installing.UNITS / "headway-own.service"
+    other.write_text("[Unit]\n")
+    machine.clear()
+    installing.remove([].append, dry=False)
+    assert [words[0] for words in machine] == ["disable", "daemon-reload"]
+    assert list(installing.UNITS.iterdir()) == [other]
+    assert installing.ENVIRONMENT.exists()
+    machine.clear()
+    installing.remove([].append, dry=False)
+    assert machine == []
+
+
+def test_what_up_keeps_is_not_kept_twice(settings, machine, monkeypatch):
+    monkeypatch.setattr(installing, "_running", lambda _: ["guard"])
+    with pytest.raises(CannotInstall, match="headway down"):
+        install(settings)
+    assert not installing.UNITS.exists()
+
+
+def test_only_root_installs(settings, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(CannotInstall, match="only root"):
+        install(settings)
