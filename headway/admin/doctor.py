@@ -82,7 +82,7 @@ def _gateway(settings: Settings) -> tuple[bool, str]:
         answers = gateway_answers(settings)
         return answers, place.url if answers else f"{advice} on the gateway's machine"
     if settings.has_joined:
-        return True, "on the machine of the site's server, which it does not leave"
+        return True, "it is on the machine of the site's server, and listens only there"
     return False, "none has been started here: no command about runs works; run `headway up`"
 
 
@@ -102,7 +102,7 @@ def _engines(site: Site) -> Iterator[Finding]:
         for kind in sorted({each.engine for each in here.values()}):
             own = {name: each for name, each in here.items() if each.engine == kind}
             yield _try(kind.capitalize(), partial(look_at, site, kind, own))
-        gone = "not running: nothing is handed in, and nobody hears of an end"
+        gone = "not running: no run is handed to the cluster, and no end is noticed"
         yield _process("follower of this node", daemons.follower_daemon(site.settings), gone)
 
 
@@ -124,8 +124,10 @@ def _supervisor(site: Site) -> Finding:
         daemons.supervisor_note(site.settings).exists(),
     )
     if wanted or daemon.process() is not None:
-        return _process("supervisor", daemon, "not running: nothing that dies is started again")
-    why = "none: `headway up` starts one; systemd, where it keeps this site, does its work"
+        return _process(
+            "supervisor", daemon, "not running: a process that dies is not started again"
+        )
+    why = "none; `headway up` starts one. It is not needed where systemd runs this site"
     return Finding("supervisor", ok=True, found=why)
 
 

@@ -128,7 +128,10 @@ def _stop_last(
         if any(alive.values()):
             start_guard(settings, site.clock, say)  # where it had died: nobody else brings it back
         if daemons.guard_daemon(settings).process() is not None:
-            say(f"the guard stays for what goes on, {', '.join(alive)}; `headway up` takes it up")
+            say(
+                f"the guard keeps running for what goes on: {', '.join(alive)}; "
+                "`headway up` takes it up"
+            )
     elif daemons.guard_daemon(settings).stop(signal.SIGTERM, _LEAVE_S):
         stopped.append("guard")
     needed = alive or (elsewhere and then is not AtDown.STOP)

@@ -59,7 +59,7 @@ def _tell(found: list[Json]) -> None:
     if found:
         print_rows(_COLUMNS, found)
     else:
-        say("nobody of your team has put any: `headway data put PATH`")
+        say("your team has no data here yet; `headway data put PATH` brings some")
 
 
 @data.command("ls")

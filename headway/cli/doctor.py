@@ -80,7 +80,7 @@ def _print(found: keeping.Examination) -> None:
     if rows:
         print_table(["", "what", "mended by"], rows)
     if not found.broken and not found.unknown:
-        say("nothing of what was compared is broken")
+        say("what was compared agrees: nothing is broken")
     if found.broken and not found.worker_lives:
         say("the worker of this node does not run, so its janitor mends nothing: run `headway up`")
     if found.elsewhere:

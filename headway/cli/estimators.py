@@ -52,7 +52,7 @@ def estimators(context: click.Context, machine: bool) -> None:
         print_json({"weeks": weeks.to_dict("records"), "worst": worst.to_dict("records")})
         return
     if table.empty:
-        click.echo("no run has ended of whose time something had been learnt")
+        click.echo("no run has ended yet whose time was predicted from earlier runs")
         return
     _show(weeks.to_dict("records"))
     click.echo("predicted worst:")
@@ -105,14 +105,14 @@ def _evaluate_starts(*, machine: bool) -> None:
     if machine:
         print_json(rows)
     elif not rows:
-        click.echo("no run has waited and started yet of which a start was said")
+        click.echo("no run for which a start was predicted has waited and started yet")
     else:
         _show(rows)
 
 
 def _tell_scores(found: Json) -> None:
     if not found:
-        click.echo("candidates have not met yet: too few runs have measured a time")
+        click.echo("no estimators have been compared yet: too few runs have a measured time")
         return
     click.echo(found["words"])
     for part in ("table", "calibration", "worst"):

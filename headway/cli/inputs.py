@@ -51,7 +51,7 @@ class Quantity(click.ParamType[Any]):
         except (ValueError, OverflowError):
             raise InvalidInput(option, value, f"give a {self.name} such as {self._such}") from None
         if self._above_zero and not number > 0:
-            raise InvalidInput(option, value, "give more than nothing")
+            raise InvalidInput(option, value, f"give more than 0, such as {self._such}")
         return number
 
 

@@ -139,7 +139,7 @@ class _Headway(click.Group):
         except BrokenPipeError:
             raise  # whoever read has gone: click ends without a word
         except UnicodeEncodeError:
-            click.echo("an argument is no text: it has bytes that are not UTF-8", err=True)
+            click.echo("an argument has bytes that are not UTF-8: give it as UTF-8", err=True)
             return ctx.exit(2)
         except OSError as error:
             place = f"{shown(str(error.filename))}: " if error.filename is not None else ""

@@ -119,7 +119,7 @@ def leave(*, wait: bool, yes: bool) -> None:
     site = this_site()
     agree = agreed("stop, and go back to the site's queue", yes=yes or wait)
     if take_down(site, say, AtDown.WAIT if wait else AtDown.STOP, agree)["going_on"] != []:
-        raise click.ClickException("it does not leave: what runs here was not stopped; try again")
+        raise click.ClickException("this node has not left: its runs were not stopped; try again")
     joining.leave(site.settings)
 
 

@@ -33,7 +33,7 @@ def _tell(lines: list[Json]) -> None:
     if lines:
         print_rows(_COLUMNS, lines, _SHOWN)
     else:
-        click.echo("nobody waits")
+        click.echo("no run waits")
 
 
 @click.command()

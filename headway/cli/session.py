@@ -88,7 +88,7 @@ def session(
     """
     bare = environment["python"] == submit.NEWEST and not environment["requirements"]
     if kind == "jupyter" and bare:
-        raise click.UsageError("give --image or --requirements: what has Jupyter in it")
+        raise click.UsageError("give --image or --requirements with Jupyter in it")
     document = {
         **environment,
         **_started(kind, arguments),

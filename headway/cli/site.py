@@ -43,8 +43,8 @@ def up(engine: str | None, machine: bool) -> None:
         say(f"node {report['node']} is up; its site is at {report['url']}")
     else:
         say(f"the site is up: {report['url']}; its gateway, for users: {report['gateway']}")
-        say(f"its page asks for a password once: the line in {report['auth_file']}")
-        say(f"the gateway's for a token: yours is the line in {site.settings.token_file}")
+        say(f"Prefect's page asks for a password: the line in {report['auth_file']}")
+        say(f"the gateway's page asks for a token: yours is the line in {site.settings.token_file}")
         say(f"for Prefect's own commands type `{report['prefect']} …`")
         click.echo(
             "submit a job with `headway submit job.yaml`, stop all of it with `headway down`"

@@ -119,7 +119,10 @@ def load(directory: Path, tables: Tables | None = None) -> Estimators:
         try:
             return read(path, tables)
         except EstimatorDamaged as damage:
-            log.warning("%s; the version before it is used, or else the prior", damage)
+            log.warning(
+                "%s; the version before it is used, or else the rule for jobs that never ran",
+                damage,
+            )
     return Estimators(tables=tables or shipped())
 
 

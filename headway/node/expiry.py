@@ -33,7 +33,7 @@ def prune_code(site: Site, team: str) -> int:
     done = sum(store.let_go(code) for code in codes)
     parts = store.drop_chunks(team) + store.forget(team)
     if done or parts:
-        log.info("code of team %s: %d folders and %d parts were let go of", team, done, parts)
+        log.info("code of team %s: %d folders and %d parts were removed", team, done, parts)
     return done + parts
 
 

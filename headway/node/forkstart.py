@@ -163,7 +163,7 @@ def start_server(state_dir: Path, preload: Sequence[str], env: Mapping[str, str]
             return pid
         time.sleep(0.1)  # another one won the race and is about to listen
     raise HeadwayError(
-        f"the fork server does not start, so no run does; see {state_dir / 'fork.log'}"
+        f"the process that starts runs did not start, so no run can; see {state_dir / 'fork.log'}"
     )
 
 

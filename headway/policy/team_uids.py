@@ -33,7 +33,7 @@ def allot(
                     f"teams.{team}.uids",
                     str(asked),
                     f"team {other} has {theirs}, and its files belong to these uids; "
-                    "give a range that meets no other team's",
+                    "give a range that overlaps no other team's",
                 )
         return asked
     first = pool.first

@@ -81,7 +81,9 @@ def code_parts(attempt: NodeAttempt, code_id: str) -> tuple[CodeManifest, ChunkC
     site, team = attempt.site, attempt.job.team
     manifest = site.ledger.code.manifest(team, code_id)
     if manifest is None:
-        raise CodeMissing(code_id, f"team {team} has sent no such folder, or it was let go of")
+        raise CodeMissing(
+            code_id, f"team {team} has sent no such folder, or it has been removed since"
+        )
     if manifest.content_id != code_id:
         raise CodeMissing(code_id, "what the ledger has under its id is another one")
 

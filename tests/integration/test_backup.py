@@ -55,7 +55,7 @@ def test_a_site_is_as_it_was(homes: tuple[Settings, Settings], tmp_path: Path) -
     with closing(Ledger.open(site.database_url)) as ledger:
         ledger.traces.add(told[1][:0])
         ledger.settings.put("after", {"the": "backup"})
-    with pytest.raises(NotRestored, match="--replace lets it go"):
+    with pytest.raises(NotRestored, match="add --replace to give it up"):
         restore(site, CLOCK, file, replace=False, say=print)
     restore(site, CLOCK, file, replace=True, say=print)
     restore(other, CLOCK, file, replace=False, say=print)  # on a machine that takes its place

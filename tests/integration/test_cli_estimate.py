@@ -124,7 +124,7 @@ def test_rolling_back_to_a_version_that_is_not_kept_is_refused(site):
 
 
 def test_how_candidates_did_is_shown_once_they_have_met(site):
-    assert "have not met yet" in run(estimators, "scores")
+    assert "no estimators have been compared yet" in run(estimators, "scores")
     runs = [
         Trace("n", "v100", 1, 2 + i, iteration_s=2.0 + i, recipe=f"n{i % 3}", run_id=f"r{i}")
         for i in range(24)

@@ -113,7 +113,9 @@ def _restore_own(
     else:
         url, started = settings.database_url, start_database(settings, clock, say)
     if not (replace or made or hosting.is_empty(url)):
-        raise NotRestored("the site has a ledger; --replace lets it go")
+        raise NotRestored(
+            "this site has a ledger already; add --replace to give it up for the backup"
+        )
     _exchange(settings, url, parts)
     _let_nodes_in(url)
     if made:
