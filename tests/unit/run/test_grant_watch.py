@@ -1,8 +1,11 @@
 """Who is over its grant is ended after a while, by more than one reading."""
 
+import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from typing import Any
 
 from headway.clock import SystemClock
 from headway.model.lease import Fence, GpuGrant, Lease, Sharing
@@ -116,3 +119,62 @@ def test_neither_the_neighbour_nor_who_has_the_gpu_alone_is_ended() -> None:
         bench = Bench(own)
         assert not any(bench.ends(at_s, read_s=at_s) for at_s in (0.0, 10.0, 20.0, 30.0))
         assert bench.told == []
+
+
+def test_of_a_thousand_runs_around_their_grants_no_innocent_ends_and_offenders_are_named() -> None:
+    """By the watch of each run; the ledger and what processes hold are stubs."""
+    chance, ended, runs = random.Random(0), 0, 0
+    for _ in range(125):
+        gpu = Gpu("GPU-0", 0, "H100", 80_000, reserve_bytes=chance.choice([0, 500, 4000]))
+        share = (gpu.memory_bytes - gpu.reserve_bytes) // 8
+        granted = {f"r{n}": chance.randint(share * 9 // 10, share) for n in range(8)}
+        runs += len(granted)
+        leases = {
+            run: replace(lease(run), gpus=(GpuGrant("GPU-0", size),))
+            for run, size in granted.items()
+        }
+        live, clock, told = set(granted), HandClock(), set[str]()
+
+        def keep(
+            fence: Fence, found: Sequence[SilentFailure], **_: object
+        ) -> tuple[list[Any], list[Any]]:
+            told.update({fence.run_id} if found else ())  # noqa: B023 - called in this round
+            return [], []
+
+        ledger = SimpleNamespace(
+            leases=SimpleNamespace(live=lambda _: [leases[run] for run in sorted(live)]),  # noqa: B023
+            warnings=SimpleNamespace(keep=keep),
+        )
+        site: Any = SimpleNamespace(ledger=ledger, clock=clock)
+        watches = {run: GrantWatch(site, own, OverGrants()) for run, own in leases.items()}
+        greedy = {run for run in granted if chance.random() < 0.4}
+        above: set[str] = set()
+        for tick in range(12):
+            held = {
+                run: round(
+                    granted[run] * chance.uniform(*((1.0, 1.9) if run in greedy else (0, 1)))
+                )
+                for run in sorted(live)
+            }
+            while sum(held.values()) > gpu.memory_bytes:  # what is not there nobody holds
+                held[chance.choice(sorted(held))] //= 2
+            above = {run for run in held if held[run] > granted[run]} | above
+            clock.at_s = 5.0 * tick
+            at = AT + timedelta(seconds=clock.at_s)
+            processes = tuple(GpuProcess(n, held[run], run) for n, run in enumerate(held))
+            seen = GpuReading("GPU-0", 0, "H100", 80_000, sum(held.values()), processes=processes)
+            record: Any = SimpleNamespace(
+                node=Node("n", "gpu", Capacity(1.0, 1, (gpu,))),
+                reading=NodeReading(at, HostReading(1, 0, 0.0, 1), (seen,)),
+            )
+            for run in sorted(live):
+                if why := watches[run].verdict(record):
+                    assert run in greedy, why
+                    assert run in told  # it was warned before
+                    assert held[run] > granted[run]
+                    assert why.startswith("it holds ")
+                    ended += 1
+                    live.discard(run)
+                    break  # the others see the next reading
+        assert told <= above <= greedy
+    assert (runs, ended > 50) == (1000, True), ended
