@@ -231,8 +231,7 @@ class LeaseRow(SQLModel, table=True):
     attempt: int
     node: str = Field(max_length=63, foreign_key="node.name")
     term: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
-    """In which the leader of the node's pool granted it, else the database refuses the row; 0 for
-    one of a version before."""
+    """In which its pool's leader granted it, else the database refuses it; 0 of versions before."""
     token: str
     host_memory_bytes: int = Field(sa_type=BigInteger)
     cpus: float
