@@ -117,7 +117,8 @@ def install(
             replace_file(path, wanted[path], mode=0o600 if path == ENVIRONMENT else 0o644)
     commands = [["daemon-reload"]] if changed else []
     if start:
-        commands.append(["enable", "--now", *names])
+        # Not --now: that would wait until the network is online.
+        commands += [["enable", *names], ["start", "--no-block", *names]]
         if changed:  # what runs has the old ones
             again = names if ENVIRONMENT in changed else [each.name for each in changed]
             commands.insert(1, ["try-restart", *again])

@@ -157,10 +157,13 @@ def _go_back(site: Site, old: Mapping[str, str] | None, file: Path | None, say: 
     if old is None:
         return f"{data}. The site is down: install the package of before, and run `headway up`"
     program = Path(old["PATH"].split(os.pathsep)[0]) / "headway"
-    done = subprocess.run(
-        [program, "up"], env=dict(old), cwd=old["PYTHONPATH"].split(os.pathsep)[0],
-        capture_output=True, text=True, check=False, timeout=_OLD_UP_S,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [program, "up"], env=dict(old), cwd=old["PYTHONPATH"].split(os.pathsep)[0],
+            capture_output=True, text=True, check=False, timeout=_OLD_UP_S,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{data}. The site is down: `{program} up` failed ({error})"
     if done.returncode != 0:
         return f"{data}. The site is down: `{program} up` failed ({done.stderr.strip()[-300:]})"
     return f"{data}, and the site of before is up again, by {program}"

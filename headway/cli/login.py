@@ -40,10 +40,12 @@ def login(url: str, expected: str | None, token_stdin: bool) -> None:
         raise InvalidInput("token", f"{len(token)} characters", f"{allowed} with hwt_")
     address = Address(url, token, certificate)
     with Client(address) as client:
-        client.check_token()
+        me = client.me()
     path = credentials_file()
     keep_credentials(path, address)
-    say(f"logged in at {url}; what commands need for it is in {path}, which only you can read")
+    team = f" of team {me['team']}" if me["team"] else ""
+    say(f"logged in at {url} as {me['user']}{team}; the token may {', '.join(me['scopes'])}")
+    say(f"what commands need for it is in {path}, which only you can read")
 
 
 def _trusted(url: str, expected: str | None, *, asks: bool) -> str | None:

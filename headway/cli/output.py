@@ -3,7 +3,7 @@
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -97,21 +97,31 @@ def _cell(row: Any, of: str | Callable[[Any], object]) -> str:
     return "" if value is None else str(value)
 
 
-def print_table(columns: list[str], rows: list[list[str]]) -> None:
-    """A table for people."""
+_LAST_COLUMNS = 24
+"""Room for the last column, which is folded, where others could make room for it."""
+
+
+def print_table(columns: list[str], rows: list[list[str]], spare: Sequence[str] = ()) -> None:
+    """A table for people; where a terminal is too narrow for it, without *spare* columns."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        # Text, not markup: a name such as "[red]" is shown as it is.
-        table.add_row(*(Text(plain(cell)) for cell in row))
     # Whoever reads from a pipe wants whole lines, not those of a terminal of 80 columns, and none
     # that is padded to what the longest has in its last column.
     console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
+    # Text, not markup: a name such as "[red]" is shown as it is.
+    cells = [[Text(each) for each in columns]] + [[Text(plain(cell)) for cell in r] for r in rows]
+    widths = [max(cell.cell_len for cell in column) + 1 for column in zip(*cells, strict=True)]
+    shown = list(range(len(columns)))
+    for name in spare:
+        if sum(widths[at] for at in shown[:-1]) + min(widths[-1], _LAST_COLUMNS) > console.width:
+            shown.remove(columns.index(name))
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
+    for at in shown:
+        table.add_column(columns[at], overflow="fold")
+    for row in cells[1:]:
+        table.add_row(*(row[at] for at in shown))
     with console.capture() as printed:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))

@@ -50,6 +50,7 @@ def _tell(views: list[Json]) -> None:
     print_table(
         ["run", "name", "owner", "state", "node", "submitted", "ran for", "progress", "why"],
         [array_row(view) if view.get("array_id") else _run_row(view) for view in views],
+        spare=("submitted", "owner", "node", "ran for"),
     )
 
 

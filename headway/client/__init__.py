@@ -64,13 +64,9 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def check_token(self) -> None:
-        """Raise `GatewayRefused` unless the token lets its user in, whatever it may be used for."""
-        try:
-            self.nodes()
-        except GatewayRefused as error:
-            if error.status != HTTPStatus.FORBIDDEN:
-                raise
+    def me(self) -> Json:
+        """Whose the token is: `user`, `team` and `scopes`."""
+        return self._gateway.document("GET", "/me")
 
     def close(self) -> None:
         """Close its connections."""

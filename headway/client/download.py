@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from headway.client.run_files import OutputPlace
 from headway.clock import Clock
+from headway.code.folder import NOTES
 from headway.durable import replace_file
 from headway.errors import GatewayUnreachable, HeadwayError, InvalidInput
 from headway.model.run_file import name_from
 from headway.units import format_size
 
-NOTES = ".headway-outputs"
-"""Folder in the one that is fetched into: which run's outputs these are, and parts of files."""
 _TRIES = 5
 _PAUSE_S = 2.0
 _READ_BYTES = 1 << 20

@@ -26,8 +26,10 @@ _MOST_NESTED = 16
 INCLUDE = ".headwayinclude"
 """Patterns, as in .gitignore, of files that travel although it leaves them out: prepared data."""
 _CACHES = frozenset({"__pycache__", "venv", "env", "node_modules"})
-_HOME_MARK = "/node.id"
-"""What each home of headway's has: the keys of a site in it never travel."""
+NOTES = ".headway-outputs"
+"""Folder in one that outputs are fetched into: which run's they are, and parts of files."""
+_STAYS = ("/node.id", f"/{NOTES}/run")
+"""What a folder has that never travels: a home of headway's, with its keys; fetched outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,10 @@ def pack(folder: Path) -> PackedFolder:
         allowed = "a program is sent with its folder, and this one holds more than a program: "
         raise InvalidInput(FIELD, str(root), allowed + "put it in a folder of its own")
     names = set(_names(root))
-    homes = tuple(name.removesuffix("node.id") for name in names if name.endswith(_HOME_MARK))
-    names = {name for name in names if not name.startswith(homes)}
+    stays = tuple(
+        name.removesuffix(mark) + "/" for name in names for mark in _STAYS if name.endswith(mark)
+    )
+    names = {name for name in names if not name.startswith(stays)}
     files = [found for name in sorted(names) if (found := _file(root, name)) is not None]
     return PackedFolder(root, CodeManifest.of(files, **_provenance(root)))
 

@@ -7,7 +7,7 @@ import json
 import shlex
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -15,7 +15,7 @@ from headway.choice import Prefer
 from headway.choice import document as option_document
 from headway.errors import InvalidInput
 from headway.gateway.arrays import check_members
-from headway.gateway.door import Operator, Watcher
+from headway.gateway.door import Operator, Watcher, caller
 from headway.gateway.errors import NotAllowed
 from headway.gateway.estimate import estimate_options
 from headway.gateway.runs import NO_NUL, of_caller, seen_team
@@ -100,6 +100,12 @@ class JobFile(BaseModel):
 def reads(site: Site) -> APIRouter:
     """The routes of *site* that change nothing."""
     router = APIRouter()
+
+    @router.get("/me")
+    def me(asking: Annotated[Caller, Depends(caller)]) -> dict[str, Any]:
+        """Whose the token is, and what it may do."""
+        scopes = sorted(each.value for each in asking.scopes)
+        return {"user": asking.user, "team": asking.team, "scopes": scopes}
 
     @router.get("/nodes")
     def nodes(caller: Watcher) -> list[dict[str, Any]]:

@@ -166,7 +166,7 @@ def test_every_path_is_documented(client: httpx.Client) -> None:
         "/v1/runs/{run}/report", "/v1/runs/{run}/why", "/v1/runs/{run}/ways",
         "/v1/runs/{run}/cancel", "/v1/runs/{run}/retry", "/v1/rehearsals", "/v1/nodes",
         "/v1/queue", "/v1/top",
-        "/v1/limits/{field}", "/v1/estimates", "/v1/metrics", "/v1/health", "/v1/usage",
+        "/v1/limits/{field}", "/v1/me", "/v1/estimates", "/v1/metrics", "/v1/health", "/v1/usage",
         "/v1/runs/{run}/log", "/v1/runs/{run}/outputs",
         "/v1/runs/{run}/outputs/{path}", "/v1/load", "/v1/arrays", "/v1/arrays/{array}",
         "/v1/code", "/v1/code/chunks", "/v1/data", "/v1/data/{name}", "/v1/data/chunks",

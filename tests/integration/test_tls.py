@@ -90,6 +90,7 @@ def test_a_login_pins_the_certificate_and_keeps_the_token_for_its_owner_alone(
         done = log_in(url, given=f"y\n{token}\n")
         assert done.exit_code == 0, done.output
         assert own.fingerprint in done.output
+        assert "as ada of team vision; the token may " in done.output
         assert token not in done.output
         with Client(find_address(site.settings)) as client:
             assert client.nodes() == []

@@ -95,14 +95,15 @@ def test_a_line_that_is_no_assignment_is_named():
 def test_it_writes_once_starts_all_and_later_only_what_changed(settings, machine):
     install(settings, {"HEADWAY_NODE": "a"})
     names = units(settings)
-    assert machine == [["daemon-reload"], ["try-restart", *names], ["enable", "--now", *names]]
+    start = [["enable", *names], ["start", "--no-block", *names]]
+    assert machine == [["daemon-reload"], ["try-restart", *names], *start]
     assert installing.ENVIRONMENT.stat().st_mode & 0o777 == 0o600
     assert {each.name for each in installing.UNITS.iterdir()} == set(names)
     assert (installing.UNITS / names[0]).stat().st_mode & 0o777 == 0o644
     machine.clear()
     said = []
     install(settings, {"HEADWAY_NODE": "a"}, said)
-    assert (machine, said) == ([["enable", "--now", *names]], [])
+    assert (machine, said) == (start, [])
     machine.clear()
     (installing.UNITS / names[1]).write_text(installing._MARK + "an earlier version")
     install(settings, {"HEADWAY_NODE": "a"})

@@ -60,6 +60,18 @@ def test_no_line_is_padded_to_what_another_says_last(capsys: pytest.CaptureFixtu
     assert len(long) > 300
 
 
+@pytest.mark.parametrize(
+    ("width", "heading"), [(200, "run name owner why"), (46, "run name why"), (24, "run name why")]
+)
+def test_a_narrow_terminal_goes_without_what_can_be_spared(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int, heading: str
+) -> None:
+    monkeypatch.setattr("headway.cli.output._PIPE_COLUMNS", width)
+    row = ["a1b2c3d4", "train", "grace.hopper", "no room for it before noon, as far as is known"]
+    print_table(["run", "name", "owner", "why"], [row], spare=("owner",))
+    assert capsys.readouterr().out.splitlines()[0].split() == heading.split()
+
+
 def test_a_name_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["name"], [["a\x1b[2Jb\nc\u202ed"]])
     say("x\x1b]0;title\x07\ny")

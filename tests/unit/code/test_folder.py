@@ -63,6 +63,15 @@ def test_a_home_of_headways_never_travels(project: Path) -> None:
     assert names(project) == [".gitignore", "src/net.py", "train.py"]
 
 
+def test_outputs_that_were_fetched_do_not_travel_but_a_program_among_them_does(
+    project: Path,
+) -> None:
+    write(project, {"results/.headway-outputs/run": "r1", "results/model.pt": "weights"})
+    assert names(project) == [".gitignore", "src/net.py", "train.py"]
+    write(project, {"results/train.py": "print()"})
+    assert "train.py" in names(project / "results")
+
+
 @pytest.mark.parametrize("own", [True, False], ids=["home", "root"])
 def test_an_account_is_not_sent_with_a_program(
     project: Path, monkeypatch: pytest.MonkeyPatch, own: bool

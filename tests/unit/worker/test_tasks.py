@@ -147,6 +147,7 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     monkeypatch.setattr(gpu_node, "trim_code", pruned.append)
     monkeypatch.setattr(gpu_node, "tidy_uploads", pruned.append)
     monkeypatch.setattr(gpu_node, "tidy_environments", pruned.append)
+    monkeypatch.setattr(gpu_node, "try_means_again", pruned.append)
     monkeypatch.setattr(gpu_node, "complete_removals", completed.append)
 
     async def deleted(site: object, _: object) -> None:
@@ -159,7 +160,7 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     assert (pruned, completed) == ([], ["site"])  # what was begun is completed in any case
     worker._house_kept = True
     asyncio.run(worker._prune())
-    assert pruned == ["site"] * 6  # here, in the store, code, uploads, environments, rows
+    assert pruned == ["site"] * 7  # here, store, code, uploads, environments, means of memory, rows
     pruned.clear()
 
     def fails(_: object) -> None:
@@ -168,4 +169,4 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     monkeypatch.setattr(gpu_node, "complete_removals", fails)
     with pytest.raises(OSError, match="read-only"):
         asyncio.run(worker._prune())
-    assert pruned == ["site"] * 6  # one step keeps no other from being done
+    assert pruned == ["site"] * 7  # one step keeps no other from being done
