@@ -12,7 +12,6 @@ What a call returns is described in docs/json.md; docs/python.md has more of it.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,7 +24,7 @@ from headway.client.uploads import Told, as_if_sent, put_data, send_code, with_c
 from headway.clock import Clock, SystemClock
 from headway.code.folder import Sent
 from headway.credentials import Address, find_address
-from headway.errors import GatewayRefused, InvalidInput, WaitTimedOut
+from headway.errors import InvalidInput, WaitTimedOut
 from headway.model.address import UPLOAD
 from headway.model.job import TrainingJob
 from headway.settings import read_settings

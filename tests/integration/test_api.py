@@ -19,7 +19,7 @@ from headway.model.progress import ProgressPoint
 from headway.model.run_warning import Silent
 from headway.model.telemetry import TelemetryPoint
 from headway.policy.settings import LINE
-from headway.run.upkeep import SilentCheck
+from headway.run.upkeep import OverGrants, SilentCheck
 from headway.runtime.port import Usage
 from headway.settings import Settings
 from headway.site import Site
@@ -189,7 +189,7 @@ def test_a_gpu_that_is_held_and_not_used_is_a_warning_on_the_run(
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     held = TelemetryPoint(moment, "GPU-0", busy_frac=0.0, run_bytes={"r1": 2 * GIB})
     site.ledger.telemetry.append("node-g", [held] * 300)
-    found = SilentCheck(site, lease).check(299.0, Usage())
+    found = SilentCheck(site, lease, OverGrants()).check(299.0, Usage())
     assert [each.failure.kind for each in found.begun] == [Silent.OVER_GRANT, Silent.GPU_UNUSED]
     assert not found.end
     warnings = client.get("/runs/r1").json()["warnings"]
@@ -198,7 +198,7 @@ def test_a_gpu_that_is_held_and_not_used_is_a_warning_on_the_run(
     assert 'kind="over_grant"' in client.get("/metrics").text
 
     assert adopt(site, LINE, {"on_silent_failure": "stop", "silent_grace_s": 0.0})
-    again = SilentCheck(site, lease).check(299.0, Usage())
+    again = SilentCheck(site, lease, OverGrants()).check(299.0, Usage())
     assert (again.begun, again.end) == ((), True)
     (stopped,) = [each for each in site.ledger.warnings.of_run("r1") if each.stopped_at]
     assert stopped.failure.kind is Silent.OVER_GRANT
@@ -232,7 +232,7 @@ def test_a_loader_that_starves_the_gpu_is_told_by_the_runs_own_processors(site: 
         datetime(2026, 1, 1, tzinfo=UTC), "GPU-0", busy_frac=0.2, run_bytes={"r1": GIB}
     )
     site.ledger.telemetry.append("node-g", [held] * 400)
-    watch = SilentCheck(site, lease)
+    watch = SilentCheck(site, lease, OverGrants())
     assert watch.check(300.0, Usage(cpu_s=540.0)).going_on == ()  # one sample is no rate
     assert watch.check(460.0, Usage(cpu_s=700.0)).going_on == ()  # 1.0 of its 2 CPUs
     (starved,) = watch.check(1000.0, Usage(cpu_s=540.0 + 700 * 1.8)).going_on
