@@ -38,13 +38,17 @@ def show(*, changed: bool, machine: bool) -> None:
       headway config show --changed
       headway config show --json
     """
-    site = this_site()
-    rows = [*_variables(site.settings), *_blocks(site)]
-    rows = [row for row in rows if row["changed"] or not changed]
+    rows = settings_rows(this_site(), changed=changed)
     if machine:
         print_json(rows)
     else:
         print_rows(_COLUMNS, [row | {"shown": _text(row["value"])} for row in rows])
+
+
+def settings_rows(site: Site, *, changed: bool) -> list[Json]:
+    """Each setting with value and origin, without secrets; with *changed* no defaults."""
+    rows = [*_variables(site.settings), *_blocks(site)]
+    return [row for row in rows if row["changed"] or not changed]
 
 
 def _variables(settings: Settings) -> Iterator[Json]:

@@ -1,16 +1,25 @@
 """`headway doctor`: what is wrong with the site, and with `--invariants` with what it keeps."""
 
+import platform
 import sys
 from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
 
 import click
 
 from headway.admin import doctor as checks
 from headway.admin import invariants as keeping
+from headway.admin.bug_report import write_report
+from headway.cli.config import settings_rows
 from headway.cli.inputs import open_server, this_site
 from headway.cli.output import Json, as_json, print_json, print_table, say
+from headway.errors import InvalidInput
+from headway.ledger import Ledger
 from headway.model.inspection import Finding
+from headway.site import Site
 from headway.views.fields import fields
+from headway.views.top import document as site_document
 
 
 @click.command()
@@ -19,18 +28,30 @@ from headway.views.fields import fields
     is_flag=True,
     help="Compare leases, runs, containers, flow processes and states in Prefect.",
 )
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what a bug report needs to this new file, without secrets.",
+)
 @as_json
-def doctor(*, invariants: bool, machine: bool) -> None:
+def doctor(*, invariants: bool, report: Path | None, machine: bool) -> None:
     """Check what a site needs on this machine.
 
     The exit status is 1 when something is wrong. With --invariants: whether the ledger, this node
     and Prefect agree; 0 when everything was looked at and nothing is broken. Changes of the last
     minute may still be under way.
 
+    With --report: a tar.gz of versions, findings, changed settings, nodes, runs, the queue and the
+    ends of the logs. Known secrets and what looks like one are taken out; names of users, runs,
+    machines and paths stay: look at it before you send it.
+
     Examples:
       headway doctor
-      headway doctor --invariants --json
+      headway doctor --report report.tar.gz
     """
+    if report is not None:
+        _report(report, machine=machine)
+        return
     sys.exit((_compare if invariants else _look)(machine=machine))
 
 
@@ -47,6 +68,37 @@ def _look(*, machine: bool) -> int:
     if wrong and not machine:  # what is looked at first is what the others rest on
         say(f"Do first: {wrong[0]['what']}: {wrong[0]['found']}; then run `headway doctor` again")
     return int(bool(wrong))
+
+
+def _report(file: Path, *, machine: bool) -> None:
+    site = this_site()
+    if file.exists():
+        raise InvalidInput("--report", str(file), "it is there already; name a new file")
+    with open_server(site) as server:
+        parts = {
+            "about": lambda: _about(site),
+            "doctor": lambda: [each._asdict() for each in checks.examine(site, server)],
+            "invariants": lambda: _document(keeping.examine(site, server)),
+            "settings": lambda: settings_rows(site, changed=True),
+            "site": lambda: site_document(site),
+        }
+        held = write_report(site.settings, parts, file)
+    if machine:
+        print_json({"file": str(file), "holds": held})
+    else:
+        say(f"{file}, which only you can read, holds {', '.join(held)}")
+        say("names of users, runs, machines and paths are in it: look at it before you send it")
+
+
+def _about(site: Site) -> Json:
+    return {
+        "headway": version("headway"),
+        "prefect": version("prefect"),
+        "python": sys.version,
+        "system": platform.platform(),
+        "schema": Ledger.schema(site.settings.database_url),
+        "at": site.clock.now(),
+    }
 
 
 def _compare(*, machine: bool) -> int:
