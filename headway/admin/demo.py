@@ -185,4 +185,4 @@ def _summary(site: Site, run_id: str, took_s: float, report: dict[str, Any]) -> 
     click.echo(f"  the site    {report['gateway']}, with the line in {site.settings.token_file}")
     click.echo(f"  prefect     {report['prefect']} deployment run {DEPLOYMENT}")
     click.echo(f"  took        {format_duration(took_s)} in all")
-    click.echo("  stop it     make down")
+    click.echo(f"  stop it     {Path(report['prefect']).with_name('headway')} down")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from headway.admin.database.own import NoDatabase, start_database
+from headway.admin.install import leave_to_systemd
 from headway.admin.processes import StartFailed, only_one, start_guard
 from headway.admin.supervisor import stop_supervisor
 from headway.errors import LeaseLost, LedgerError, SiteUnreachable
@@ -82,6 +83,9 @@ def take_down(
     if not settings.state_dir.is_dir():  # no home of a site, and none is made of it
         say(f"nothing was running: there is no site in {settings.home}")
         return Halted(stopped=[], requeued=[], going_on=[])
+    leave_to_systemd(
+        settings, "`systemctl stop 'headway-*'` stops it, `headway install --remove` for good"
+    )
     elsewhere = _elsewhere(site)
     if lines := [*_under_way(site), *elsewhere]:
         agree(lines)

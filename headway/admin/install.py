@@ -32,6 +32,26 @@ class CannotInstall(HeadwayError):
     exit_status = 2
 
 
+class KeptBySystemd(HeadwayError):
+    """systemd keeps this site, and would work against who starts or stops it otherwise."""
+
+    exit_status = 2
+
+    def __init__(self, instead: str) -> None:
+        self.instead = instead
+        super().__init__(f"systemd keeps this site, since `headway install`: {instead}")
+
+
+def leave_to_systemd(settings: Settings, instead: str) -> None:
+    """Raise `KeptBySystemd` where the units here are of the site of *settings*."""
+    try:
+        known = read_environment(ENVIRONMENT.read_text()) if installed() else {}
+    except OSError:  # somebody else's, whose site is not root's
+        return
+    if known.get("HEADWAY_HOME") == str(settings.home):
+        raise KeptBySystemd(instead)
+
+
 def read_environment(text: str) -> dict[str, str]:
     """The variables of a file of systemd's.
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from headway.admin import processes
 from headway.admin.database.takeover import have_database
 from headway.admin.environment import check_connections, prefect_command, site_environment
+from headway.admin.install import leave_to_systemd
 from headway.admin.processes import SCHEDULER, StartFailed, only_one, server_command
 from headway.admin.register import register, write_profile
 from headway.admin.supervisor import LOOK_AGAIN_S, Standby, start_supervisor
@@ -40,6 +41,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
     On a node that has joined a site elsewhere that is guard and worker: server and gateway are
     the other machine's, and a second gateway would be announced in the place of that one.
     """
+    leave_to_systemd(site.settings, "`headway install` writes its units anew and starts them")
     check_connections(site.settings)
     with ballast_given_up(site.settings.home, say):
         return _bring_up(site, say)

@@ -13,6 +13,7 @@ from headway.admin.database.backup import back_up, put_back
 from headway.admin.database.own import start_database
 from headway.admin.down import Say, stop_serving, stop_starting
 from headway.admin.environment import check_connections
+from headway.admin.install import leave_to_systemd
 from headway.admin.processes import only_one
 from headway.admin.up import bring_up
 from headway.errors import HeadwayError
@@ -82,6 +83,10 @@ def upgrade(site: Site, say: Say) -> Path | None:
 
 def _check_supervised(settings: Settings) -> None:
     """Refuse where systemd or compose would start again what this stops."""
+    leave_to_systemd(
+        settings,
+        "`headway backup FILE`, then `headway install` of the new package, which restarts it",
+    )
     served = daemons.worker_daemon(settings), daemons.gateway_daemon(settings)
     if any(each.process() for each in served) and not daemons.supervisor_note(settings).exists():
         cause = "this site was not started by `headway up`"

@@ -6,11 +6,14 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 from headway.admin import install as installing
 from headway.admin.install import CannotInstall, environment, read_environment, unit, units
+from headway.cli.main import headway
 from headway.errors import InvalidInput
 from headway.settings import Settings
+from tests.support.site import forget_site
 
 
 @pytest.fixture
@@ -148,3 +151,15 @@ def test_only_root_installs(settings, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(CannotInstall, match="only root"):
         install(settings)
+
+
+@pytest.mark.parametrize("command", ["up", "down", "upgrade"])
+def test_a_site_that_systemd_keeps_is_left_to_it(settings, machine, monkeypatch, command):
+    install(settings, {"HEADWAY_NODE": "a"})
+    monkeypatch.setenv("HEADWAY_HOME", str(settings.home))
+    settings.state_dir.mkdir(parents=True)
+    forget_site()
+    done = CliRunner().invoke(headway, [command])
+    assert (done.exit_code, "systemd keeps this site" in done.output) == (2, True), done.output
+    monkeypatch.setenv("HEADWAY_HOME", str(settings.home.with_name("another")))
+    installing.leave_to_systemd(Settings(), "not of this home")
