@@ -264,6 +264,7 @@ def take_back_to_0006(url: str) -> None:
         connection.execute(text("DROP INDEX run_by_told_end"))
         connection.execute(text("DROP INDEX one_run_per_member"))
         connection.execute(text("DROP INDEX run_with_its_rows"))
+        connection.execute(text("DROP INDEX leases_of_node_by_end"))
         for table, columns in _ADDED.items():
             for column in columns:
                 connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
