@@ -471,7 +471,7 @@ def test_a_run_follows_the_job_of_another_one_in_the_engines_own_queue(
     follower: Follower, tmp_path: Path
 ) -> None:
     order = f"echo $HEADWAY_RUN_ID >> {tmp_path}/order"
-    follower.enqueue("a", *sh(f"sleep 1; {order}"))
+    follower.enqueue("a", *sh(f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; {order}"))
     follower.enqueue("b", *sh(order), after={"run": "a", "when": "ok"})
     follower.enqueue("c", *sh(order), after={"run": "a", "when": "any"})
     follower.running("a")
@@ -481,6 +481,7 @@ def test_a_run_follows_the_job_of_another_one_in_the_engines_own_queue(
     follower.queue.run_pass()
     assert "the end of another job" in follower.run("b").reason
     assert "waits for run a" in follower.run("c").reason  # that may be tried again
+    (tmp_path / "go").touch()
     for run_id in ("b", "c"):
         assert follower.ended(run_id).exit.kind is ExitKind.OK  # type: ignore[union-attr]
     assert (tmp_path / "order").read_text().split()[0] == "a"
