@@ -111,9 +111,9 @@ wheel: $(READY)  ## build dist/headway-….whl, which needs no clone where it is
 
 lock:            ## resolve pyproject.toml again into the hashed lock files
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-	  --extra demo --extra plots -o requirements.lock pyproject.toml requirements-build.in
+	  --extra plots -o requirements.lock pyproject.toml requirements-build.in
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-	  --extra demo --extra plots --extra parquet --extra s3 --extra gs --extra sftp --extra redis --extra psij --extra submitit --extra hydra --extra optuna --extra ssh --extra tensorboard --extra dev --override requirements-overrides.in -c requirements.lock -o requirements-dev.lock pyproject.toml requirements-build.in
+	  --extra plots --extra parquet --extra s3 --extra gs --extra sftp --extra redis --extra psij --extra submitit --extra hydra --extra optuna --extra ssh --extra tensorboard --extra dev --override requirements-overrides.in -c requirements.lock -o requirements-dev.lock pyproject.toml requirements-build.in
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 	  --no-deps -o requirements-prefect.lock requirements-prefect.in
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

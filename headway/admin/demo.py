@@ -183,6 +183,7 @@ def _summary(site: Site, run_id: str, took_s: float, report: dict[str, Any]) -> 
     click.echo(f"  look at it  {report['url']}/runs/flow-run/{run_id}")
     click.echo(f"  log in      with the line in {report['auth_file']}")
     click.echo(f"  the site    {report['gateway']}, with the line in {site.settings.token_file}")
-    click.echo(f"  prefect     {report['prefect']} deployment run {DEPLOYMENT}")
+    programs = Path(sys.executable).parent  # `uvx` leaves nothing on the PATH
+    click.echo(f"  prefect     {programs}/{report['prefect']} deployment run {DEPLOYMENT}")
     click.echo(f"  took        {format_duration(took_s)} in all")
-    click.echo(f"  stop it     {Path(report['prefect']).with_name('headway')} down")
+    click.echo(f"  stop it     {programs}/headway down")

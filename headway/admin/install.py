@@ -116,9 +116,16 @@ def install(
         dry: Nothing is changed.
 
     Raises:
-        CannotInstall: This is not root, there is no systemd, or what `headway up` has started runs.
+        CannotInstall: This is not root, there is no systemd, what `headway up` has started runs, or
+            this headway may be removed with the cache that it lies in.
     """
     names = units(settings)
+    # uv marks its cache as such: https://bford.info/cachedir/
+    if caches := [each for each in Path(sys.prefix).parents if (each / "CACHEDIR.TAG").is_file()]:
+        raise CannotInstall(
+            f"this headway lies in the cache {caches[0]}, and a service needs one that stays: "
+            "`uv tool install` the same wheel, and call `headway install` of that"
+        )
     if not dry:
         _check(start=start)
     if not installed() and (running := _running(settings)):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import wheel as wheels
-from tests.support.site import free_port, processes_of, sleeper, wait_for
+from tests.support.site import BIN, free_port, processes_of, sleeper, wait_for
 
 ROOT = wheels.ROOT
 FOLDERS = ("psij-descriptors", "hydra_plugins")
@@ -93,4 +93,49 @@ def test_a_site_comes_up_trains_and_goes_without_a_clone(wheel: Path, tmp_path: 
         assert stopped in wanted
     finally:
         headway("down", "--stop", "--yes")
+    wait_for(lambda: not processes_of(home), lambda: str(processes_of(home)))
+
+
+@pytest.mark.prefect
+@pytest.mark.timeout(600)
+def test_uvx_runs_the_demo_for_somebody_who_has_nothing_of_headway(
+    wheel: Path, tmp_path: Path
+) -> None:
+    """uv fetches what the wheel declares, and the newest of it."""
+    home = tmp_path / "u"
+    home.mkdir()
+    # How an index is reached is the machine's: its certificates, its mirror.
+    env = {name: value for name, value in os.environ.items() if name.startswith(("SSL_", "UV_"))}
+    env |= {
+        "HOME": str(home),
+        "PATH": os.defpath,
+        "HEADWAY_PORT": str(free_port()),
+        "HEADWAY_GATEWAY_PORT": str(free_port()),
+        "HEADWAY_RUNTIME": "process",
+        "HEADWAY_HOME": str(home / "h"),
+    }
+
+    def uvx(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [BIN / "uv", "tool", "run", "--from", wheel, "headway", *arguments],
+            env=env, cwd=home, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+    fetched = uvx("--version")
+    if "Failed to fetch" in fetched.stderr or "error sending request" in fetched.stderr:
+        pytest.skip(f"no index is reached here: {fetched.stderr[-300:]}")
+    assert fetched.stdout.startswith("headway 0."), fetched.stderr
+    try:
+        shown = uvx("demo", "--rows", "20000", "--rounds", "5")
+        assert shown.returncode == 0, shown.stdout + shown.stderr
+        refused = uvx("install", "--dry-run")
+        assert (refused.returncode, "uv tool install" in refused.stderr) == (2, True), refused
+        *_, stop = shown.stdout.split("stop it")
+        ended = subprocess.run(
+            [*stop.split(), "--stop", "--yes"], env=env, cwd=home, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stderr
+    finally:
+        uvx("down", "--stop", "--yes")
     wait_for(lambda: not processes_of(home), lambda: str(processes_of(home)))

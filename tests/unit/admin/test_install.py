@@ -147,6 +147,15 @@ def test_what_up_keeps_is_not_kept_twice(settings, machine, monkeypatch):
     assert not installing.UNITS.exists()
 
 
+def test_what_lies_in_a_cache_is_not_started_at_each_boot(settings, machine, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    (cache / "archive-v0/x").mkdir(parents=True)
+    (cache / "CACHEDIR.TAG").touch()
+    monkeypatch.setattr(sys, "prefix", str(cache / "archive-v0/x"))
+    with pytest.raises(CannotInstall, match="uv tool install"):
+        install(settings, dry=True)
+
+
 def test_only_root_installs(settings, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(CannotInstall, match="only root"):
