@@ -5,7 +5,7 @@
 
 The first prints how long a worker takes for one look at a queue on PostgreSQL in which one run
 waits, an array, an array of which half has ended, and as many runs. The second brings a site up
-without an engine, hands in an array of programs that do nothing, and prints how many ended well,
+without an engine, submits an array of programs that do nothing, and prints how many ended well,
 how many were lost or doubled, and how many of it waited at once.
 """
 
@@ -161,7 +161,7 @@ def live(members: int, patience_s: float) -> None:
                 runs = ledger.arrays.members(array_id)
                 exits = Counter(each.exit.kind if each.exit else each.state for each in runs)
                 indices = Counter(each.array_index for each in runs)
-            print("| members | handed in | well | lost | doubled | most that waited | runs/s |")
+            print("| members | submitted | well | lost | doubled | most that waited | runs/s |")
             print("|---|---|---|---|---|---|---|")
             doubled = sum(number - 1 for number in indices.values())
             print(

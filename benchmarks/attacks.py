@@ -248,7 +248,7 @@ ATTACKS: dict[str, Callable[[Target], None]] = {
     "member: logs": lambda to: to.ask(32, "GET", f"/v1/runs/{to.run}/log"),
     "member: rehearsals": lambda to: to.ask(16, "POST", "/v1/rehearsals", {"job": SMALL}),
     "member: estimates": lambda to: to.ask(16, "POST", "/v1/estimates", {"job": SMALL}),
-    "member: runs handed in": lambda to: to.ask(8, "POST", "/v1/runs", {"job": SMALL}),
+    "member: runs submitted": lambda to: to.ask(8, "POST", "/v1/runs", {"job": SMALL}),
     "member: uploads": lambda to: to.ask(8, "POST", "/v1/data/chunks", lambda: os.urandom(MIB)),
     "member: tiny uploads": lambda to: to.ask(8, "POST", "/v1/data/chunks", lambda: os.urandom(3)),
     "member: manifests of code": lambda to: to.ask(8, "POST", "/v1/code", manifest),

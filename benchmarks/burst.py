@@ -1,4 +1,4 @@
-"""Many short jobs handed in at once on the default site: do all end, how fast, and at what cost?
+"""Many short jobs submitted at once on the default site: do all end, how fast, and at what cost?
 
     python benchmarks/burst.py [--jobs 100] [--runtime auto] [--reference 5] [--patience 600]
 
@@ -25,7 +25,7 @@ from tests.support.site import LiveSite, live_site  # noqa: E402
 
 
 def main() -> None:
-    """Bring a site up, hand the jobs in, wait, print one row for each way."""
+    """Bring a site up, submit the jobs, wait, print one row for each way."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--runtime", default="auto")

@@ -1,6 +1,6 @@
 """What it costs that code travels: a changed line beside the same program in its image.
 
-One site of its own on the container engine. In turns a folder with one changed line is handed in
+One site of its own on the container engine. In turns a folder with one changed line is submitted
 by `headway run`, and the same program, built into an image before, by `headway submit`; both from
 the start of the command to the moment at which the program prints its first line. What an image
 takes to be built is shown apart: whoever has the code in one waits for that, too.
@@ -48,7 +48,7 @@ def build_image(folder: Path) -> float:
 
 
 def first_line(site: Site, *command: str) -> float:
-    """Hand a job in; the seconds until its program printed."""
+    """Submit a job; the seconds until its program printed."""
     began = time.time()
     run = json.loads(site.headway(*command, "--json"))["run_id"]
     site.finish(run)

@@ -38,7 +38,7 @@ def request(key: str, command: str, *parts: Part) -> Request:
 
 
 def calls(cluster: Slurm) -> int:
-    """Remote calls of clients until now: those that hand in, ask for jobs, and cancel."""
+    """Remote calls of clients until now: those that submit, ask for jobs, and cancel."""
     said = cluster.ask("sdiag")
     names = "SUBMIT_BATCH_JOB|JOB_USER_INFO|JOB_INFO|KILL_JOB|CANCEL_JOB_STEP"
     return sum(int(count) for count in re.findall(rf"REQUEST_(?:{names})\s.*?count:(\d+)", said))

@@ -1,4 +1,4 @@
-"""Faults while jobs are handed in to a real Slurm of two nodes: how many ran twice, or never.
+"""Faults while jobs are submitted to a real Slurm of two nodes: how many ran twice, or never.
 
     python benchmarks/engine_faults.py [--tries 200] [--crash]      # root; slurm-wlm, munge
 
@@ -88,7 +88,7 @@ class Network:
 
 
 def tried(engine: SlurmEngine, each: Request) -> int:
-    """A process that hands it in; its id."""
+    """A process that submits it; its id."""
     if (pid := os.fork()) == 0:
         with suppress(BaseException):
             engine.submit(each)
@@ -196,7 +196,7 @@ def main() -> None:
                 jobs = [job for job in engine.jobs() if job.key in requests]
                 ended = {job.key: job for job in jobs if job.phase is Phase.ENDED}
             for job in jobs:  # a controller that is killed forgets its last seconds: a follower
-                if job.phase is Phase.ENDED and job.end is None:  # hands those in anew
+                if job.phase is Phase.ENDED and job.end is None:  # submits those anew
                     until_taken(engine, requests[job.key][1])
                     ended.pop(job.key)
             time.sleep(1.0)

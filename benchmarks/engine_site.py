@@ -196,7 +196,7 @@ def long_queue(follower: Follower, cluster: Slurm, number: int) -> str:
         time.sleep(0.2)
     called = (calls(cluster) - before) / 2
     return (
-        f"{len(waiting)} wait (handed in within {in_s:.0f} s): a round takes "
+        f"{len(waiting)} wait (submitted within {in_s:.0f} s): a round takes "
         f"{statistics.median(rounds):.2f} s, one that asks Slurm {question_s:.2f} s and "
         f"{called:.1f} remote calls"
     )

@@ -5,7 +5,7 @@
 The same jobs of a trace (`headway replay` has its columns), each a `sleep`, on two clusters that
 this starts side by side: once with the limits as their users wrote them, once with those that a
 site would ask for: by what had ended until then, or, with ``--estimates given``, by the predictions
-in the trace. One that is killed at its limit is handed in again
+in the trace. One that is killed at its limit is submitted again
 as a site does it, and has lost all. A wait is what lies between its submission and its end beside
 its run time. An hour of the trace is half a minute of Slurm, whose limits are whole minutes;
 `faketime` lets a minute be two seconds, since Slurm itself knows no shorter ones. That needs a
@@ -111,7 +111,7 @@ class Stream:
         self.done: list[Tried] = []
 
     def run(self, rows: list[TraceJob]) -> None:
-        """Hand all in at their time, and wait for their ends."""
+        """Submit all at their time, and wait for their ends."""
         began_s, left = time.time(), [*rows]
         while left or self._under_way:
             now_s = (time.time() - began_s) / self._per_s

@@ -138,7 +138,7 @@ class Lane:
             self.agents_go_on()
 
     def agents_go_on(self) -> None:
-        """Report of every node, end some of what runs, and hand in what is missing."""
+        """Report of every node, end some of what runs, and submit what is missing."""
         ledger = self.site.ledger
         host = HostReading(256 * GIB, GIB, 0.0, 100 * GIB)
         for at in range(NODES):

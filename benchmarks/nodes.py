@@ -9,7 +9,7 @@ node has one GPU, and each run takes one for --seconds. Workers have the lowest 
 stand for machines of their own: programs start late where all of them share few processors.
 
 With --waiting so many runs wait from the begin, in the ledger and in Prefect, in the place of those
-that are handed in: for one number of nodes, since they do not end.
+that are submitted: for one number of nodes, since they do not end.
 
 Prints for each N, idle: queries a second of the ledger and of Prefect, processor time of a worker
 and of the server, memory of a worker; and under load, N x rounds runs: what a run takes more, the

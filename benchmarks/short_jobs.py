@@ -34,7 +34,7 @@ NODES, GPUS = 4, 2
 
 
 def main() -> None:
-    """Bring four nodes up, hand in the jobs, wait for the last, print the gaps."""
+    """Bring four nodes up, submit the jobs, wait for the last, print the gaps."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=1.0)

@@ -95,7 +95,7 @@ def main() -> None:
 
 def record(at: Recording) -> str:
     """The five things that people do."""
-    at.say("hand in a job, and watch it")
+    at.say("submit a job, and watch it")
     at.type("headway submit job.yaml --set resources.cpus=1")
     at.type("headway logs digits --follow | tail -n 4")
     until(at.site, lambda: at.site.show("digits")["state"] == "Completed")

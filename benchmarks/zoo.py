@@ -3,7 +3,7 @@
     python benchmarks/zoo.py [NAME …] [--half seen] [--mirrors DIR] [--folder DIR] [--again FILE]
 
 Brings what benchmarks/zoo_programs.yaml names by git address and commit into a folder outside the
-repository, makes the small data (zoo_data.py), and hands each program in by `headway run`, three
+repository, makes the small data (zoo_data.py), and submits each program by `headway run`, three
 times with other options, to the site that HEADWAY_HOME or `headway login` leads to. Where its
 hosts are not reachable, --mirrors (or HEADWAY_ZOO_MIRRORS) is a folder of bare git directories,
 OWNER/NAME.git. The site has to reach an index of packages (docs/operating.md).
@@ -178,7 +178,7 @@ def _git(source: dict[str, str], kept: Path, mirrors: Path | None, paths: Sequen
 
 
 def tried(client: Client, program: dict[str, Any], folder: Path) -> Iterator[Said]:
-    """Hand the program in three times, one after the other, and watch each to its end."""
+    """Submit the program three times, one after the other, and watch each to its end."""
     for number, others in enumerate(program["runs"], start=1):
         options = [*program.get("options", []), *others]
         said = Said(program["name"], program["framework"], program["half"], number, options)

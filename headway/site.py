@@ -104,7 +104,7 @@ class Site:
         try:
             self.gpus.unlimit(group)
         except TelemetryError as error:  # removing the group takes them back, too
-            log.warning("limits of %s are left to its removal: %s", group.name, error)
+            log.warning("limits of %s are removed later, with it: %s", group.name, error)
 
     @cached_property
     def runtime(self) -> Runtime:

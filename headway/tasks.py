@@ -2,7 +2,7 @@
 
     from headway.tasks import train
 
-The run is one like any other: it is handed in at the gateway, for whom the token of the flow's
+The run is one like any other: it is submitted at the gateway, for whom the token of the flow's
 process says. docs/python.md shows a flow of such tasks.
 """
 
@@ -50,7 +50,7 @@ def _named() -> str:
 def train(
     job: TrainingJob | Mapping[str, Any], *, pool: str | None = None, queue: str | None = None
 ) -> dict[str, Any]:
-    """Hand in *job* and wait until it has ended well; the document of `headway show` of its run.
+    """Submit *job* and wait until it has ended well; the document of `headway show` of its run.
 
     A retry of this task, or of its flow, finds the run again: where it goes on it is waited for,
     where it did not end well it is tried once more from its checkpoint. A flow that is cancelled
@@ -85,7 +85,7 @@ def train(
 
 
 def _refuse_owner(job: Mapping[str, Any]) -> None:
-    """An operator's token could hand a job in as anybody's; a flow's parameters must not."""
+    """An operator's token could submit a job as anybody's; a flow's parameters must not."""
     for field in ("owner", "team"):
         if job.get(field, default := TrainingJob.model_fields[field].default) != default:
             allowed = "it comes from the token that the flow's process has: leave it out"
@@ -199,7 +199,7 @@ def _links_in_prefect(prefect: SyncPrefectClient, run: Run, mine: TaskRun) -> li
             ArtifactCreate(
                 key="handed-in-by",
                 type="markdown",
-                data=f"Handed in by a {back}, task [{mine.name}](/runs/task-run/{mine.id})",
+                data=f"Submitted by a {back}, task [{mine.name}](/runs/task-run/{mine.id})",
                 flow_run_id=UUID(run.run_id),
             )
         )

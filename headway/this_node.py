@@ -161,7 +161,7 @@ def join_site(site: Site, *, again: bool = False) -> None:
         gpus = before
     gpus = _with_means(site, gpus, before, again=again)
     for gone in {gpu.uuid for gpu in before} - {gpu.uuid for gpu in gpus}:
-        log.warning("GPU %s was there before the machine was started anew; it is gone", gone)
+        log.warning("GPU %s is missing since the machine was restarted", gone)
     use = known.node.ports.use if known is not None else PortUse.PUBLISHED
     capacity = Capacity(site.host.cpus(), site.host.read().memory_bytes, gpus)
     node = Node(
@@ -204,7 +204,7 @@ def _with_means(
             tried = site.gpus.means(site.runtime.gpu_group(_PROBE))
             site.runtime.remove(_PROBE)
         except HeadwayError as error:
-            log.warning("by what runs are kept to their GPU memory is not tried out: %s", error)
+            log.warning("it could not be tested how runs are kept to their GPU memory: %s", error)
 
     def with_means(gpu: Gpu) -> Gpu:
         if gpu.uuid in due and gpu.uuid in tried:

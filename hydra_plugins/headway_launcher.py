@@ -47,7 +47,7 @@ class HeadwayLauncherConf:
 
 
 class HeadwayLauncher(Launcher):
-    """Hands in the jobs of a sweep together and waits for all of them."""
+    """Submits the jobs of a sweep together and waits for all of them."""
 
     def __init__(self, **given: Any) -> None:
         """Of `HeadwayLauncherConf` what is *given*."""

@@ -1,4 +1,4 @@
-"""Hands in the samples that bring their code along to the site here, without GPUs, one by one.
+"""Submits the samples that bring their code along to the site here, without GPUs, one by one.
 
 python -m samples.try_all [KEY=VALUE …]    # fields of each job, as for `headway submit --set`
 """

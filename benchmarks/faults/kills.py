@@ -4,7 +4,7 @@
 
 With --storm one or two processes at a time, each killed or stopped (SIGSTOP) for 10 to 70 s.
 
-Short jobs are handed in all the time. After each batch of kills everything has to end well, and
+Short jobs are submitted all the time. After each batch of kills everything has to end well, and
 60 s after the last actor is back nothing may be left: the four promises are looked at then.
 """
 

@@ -81,7 +81,7 @@ def _stack(jobs: int, patience_s: float) -> int:
             watched = Watched(site)
             for number in range(jobs):
                 watched.submit(f"lost-{number}", 0.5)
-                _say(f"{number + 1} of {jobs} handed in")
+                _say(f"{number + 1} of {jobs} submitted")
             watched.until_ended(watched.runs, patience_s)
             broken = watched.broken(watched.runs)
     print("\n".join(broken[:40]), file=sys.stderr)

@@ -23,7 +23,7 @@ from tests.support.site import live_site  # noqa: E402
 
 
 def main() -> int:
-    """Hand in, kill, wait, look; print a row."""
+    """Submit, kill, wait, look; print a row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2_000)
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two kills")
@@ -57,7 +57,7 @@ def _run(jobs: int, every_s: float, patience_s: float) -> tuple[float, int, list
             try:
                 for number in range(jobs):
                     watched.submit(f"short-{number}", 0.0)
-                    _say(f"{number + 1} of {jobs} handed in, {kills[0]} kills")
+                    _say(f"{number + 1} of {jobs} submitted, {kills[0]} kills")
                 ended = watched.until_ended(watched.runs, patience_s)
             finally:
                 over.set()

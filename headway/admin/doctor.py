@@ -26,7 +26,7 @@ from headway.telemetry.errors import GpuLost
 from headway.this_node import lost_here
 from headway.units import GIB, format_size
 
-NEEDS_LEDGER = "not known without the ledger: mend that first"
+NEEDS_LEDGER = "unknown while the ledger cannot be read: fix that first"
 
 
 class Finding(NamedTuple):
@@ -141,8 +141,8 @@ def _try(what: str, look: Callable[[], tuple[bool, str]]) -> Finding:
 
 def _auth(server: PrefectServer) -> tuple[bool, str]:
     if not server.accepts():
-        raise SiteRefused(server.api_url, "or it lets in everybody; `headway up` mends that")
-    return True, "asked for, and this one is accepted"
+        raise SiteRefused(server.api_url, "or it lets in everybody; `headway up` fixes that")
+    return True, "the server asks for one, and accepts this one"
 
 
 def _runtime(site: Site) -> tuple[bool, str]:
@@ -183,7 +183,7 @@ def _ceiling(site: Site) -> tuple[bool, str]:
     ceiling = site.ceiling
     if why := site.why_closed():
         return False, f"this node starts nothing: {why}"
-    return True, "none: blocks are not bounded" if ceiling is None else ceiling.source
+    return True, "none: blocks may set anything" if ceiling is None else ceiling.source
 
 
 def _gpus(site: Site) -> tuple[bool, str]:
@@ -214,7 +214,7 @@ def _kept(gpu: Gpu) -> str:
 def _disk(home: Path) -> tuple[bool, str]:
     there = next(each for each in (home, *home.parents) if each.exists())
     if not os.access(there, os.W_OK):
-        return False, f"{there} cannot be written to, so nothing can be kept there: mend that first"
+        return False, f"{there} cannot be written to, so nothing can be kept there: fix that first"
     enough = shutil.disk_usage(there).free > GIB
     more = "" if enough else "; `headway prune` removes the folders of finished runs"
     return enough, f"{disk_of(home)}{more}"

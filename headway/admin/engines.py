@@ -38,7 +38,7 @@ def add_engine(
 ) -> tuple[Cluster, dict[str, str]]:
     """Make a work pool of each partition, or learn anew what the partitions have.
 
-    Runs of these pools are handed in from this node from now on.
+    Runs of these pools are submitted from this node from now on.
 
     Args:
         site: Where.
@@ -63,9 +63,9 @@ def add_engine(
     taken |= {name for name, each in known.items() if each.engine != kind}
     names = {pool.name: _name(pool, kind, taken) for pool in found.pools}
     for name in names.values():
-        # One that was removed hands nothing in any more.
+        # One that was removed submits nothing any more.
         if name in known and known[name].node in there - {settings.node}:
-            allowed = f"node {known[name].node} hands its runs in: add it there"
+            allowed = f"node {known[name].node} submits its runs: add it there"
             raise InvalidInput("engine", kind, allowed)
     before = {pool: known[name].has.containers for pool, name in names.items() if name in known}
     if not is_by_login(kind):  # else no member is asked for a job of theirs

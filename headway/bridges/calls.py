@@ -98,7 +98,11 @@ def job_of(
         InvalidInput: `command` is among the fields.
     """
     if "command" in fields:
-        raise InvalidInput("command", str(fields["command"]), "it is the function's: leave it out")
+        raise InvalidInput(
+            "command",
+            str(fields["command"]),
+            "a call of a function makes its own command: leave it out",
+        )
     training = {"settings": _numbers(function, args, kwargs)} | dict(fields.get("training") or {})
     job = in_this_python(fields) | {
         "name": fields.get("name") or name_of(function),

@@ -22,19 +22,19 @@ class Call(Future[Any]):
     """The future of one call; its run is a run like any other."""
 
     run: Run | None = None
-    """The run, once it has been handed in."""
+    """The run, once it has been submitted."""
 
     def __init__(self) -> None:
-        """A call that has not been handed in."""
+        """A call that has not been submitted."""
         super().__init__()
         self._lock = Lock()
         self._given_up = False
 
     def cancel(self) -> bool:
-        """Never hand it in; a run that goes on is ended, and then the result is `RunFailed`.
+        """Never submit it; a run that goes on is ended, and then the result is `RunFailed`.
 
         Returns:
-            Whether it was never handed in, as `concurrent.futures` has it.
+            Whether it was never submitted, as `concurrent.futures` has it.
         """
         if super().cancel():
             return True
@@ -77,7 +77,7 @@ class Executor(FuturesExecutor):
         """An executor whose calls are jobs with *fields* of a job file.
 
         Args:
-            max_workers: So many runs are at the site at once; the others are handed in later.
+            max_workers: So many runs are at the site at once; the others are submitted later.
             client: Of the site; that of `headway login` for None.
             pool: Work pool, where the site has several.
             queue: Work queue, or a node to run on.
@@ -92,7 +92,7 @@ class Executor(FuturesExecutor):
         self._lock = Lock()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Call:
-        """Hand in ``fn(*args, **kwargs)``; the future of what it returns.
+        """Submit ``fn(*args, **kwargs)``; the future of what it returns.
 
         It raises what the function raised, with the traceback of the run, and `RunFailed` where
         the run ended without a result.
@@ -139,8 +139,8 @@ class Executor(FuturesExecutor):
         """Take no further calls.
 
         Args:
-            wait: Until all that were handed in have ended.
-            cancel_futures: Calls that wait here are never handed in, runs that go on are ended.
+            wait: Until all that were submitted have ended.
+            cancel_futures: Calls that wait here are never submitted, runs that go on are ended.
         """
         if cancel_futures:
             with self._lock:

@@ -56,7 +56,7 @@ class HeadwayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
     def submit(
         self, func: Callable[[], Any], callback: Callable[[Future[Any]], None] | None = None
     ) -> Future[Any]:
-        """Hand in one batch."""
+        """Submit one batch."""
         call = self._executor.submit(func)
         if callback is not None:
             call.add_done_callback(callback)

@@ -16,7 +16,7 @@ def patiently(ask: Callable[[], T], clock: Clock | None = None) -> T:
     """What *ask* gives; it is asked again while the gateway is away, for ten minutes at most.
 
     Args:
-        ask: Does no harm twice: a run is handed in with a key.
+        ask: Does no harm twice: a run is submitted with a key.
         clock: The machine's for None.
 
     Raises:

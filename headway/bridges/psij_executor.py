@@ -2,7 +2,7 @@
 
     psij.JobExecutor.get_instance("headway").submit(job)
 
-Standard streams are paths on the machine of whoever hands in: what is to be read is sent along,
+Standard streams are paths on the machine of whoever submits: what is to be read is sent along,
 what was written is fetched once the job has ended. `directory` and `executable` are the node's.
 """
 
@@ -48,7 +48,7 @@ _Ids = list[str]
 
 
 class HeadwayJobExecutor(psij.JobExecutor):
-    """Hands in each job as a run, and tells of its states from one thread for all."""
+    """Submits each job as a run, and tells of its states from one thread for all."""
 
     def __init__(
         self, url: str | None = None, config: psij.JobExecutorConfig | None = None
@@ -90,7 +90,7 @@ class HeadwayJobExecutor(psij.JobExecutor):
     def _follow(self, client: Client, job: psij.Job, run_id: str) -> None:
         with self._lock:
             job._native_id = run_id  # noqa: SLF001 - PSI/J's own executors set it
-            given_up = job.status.final  # cancelled while it was handed in
+            given_up = job.status.final  # cancelled while it was submitted
         if given_up:
             patiently(lambda: client.cancel(run_id))
             return

@@ -1,7 +1,7 @@
 """submitit's executor ``headway``: Python functions of its users, and of Hydra's, on a site.
 
 submitit finds it by its entry points. Function and result travel with the run, so that no folder
-has to be shared with the nodes; submitit's own folder is on the machine of whoever hands in.
+has to be shared with the nodes; submitit's own folder is on the machine of whoever submits.
 """
 
 import shutil
@@ -106,7 +106,7 @@ class HeadwayJob(Job[Any]):
 
 
 class HeadwayExecutor(PicklingExecutor):
-    """Hands in each function as a run.
+    """Submits each function as a run.
 
     Parameters of submitit that are understood: name, timeout_min, mem_gb, cpus_per_task,
     gpus_per_node; beside them ``headway_pool``, ``headway_queue`` and every field of a job file

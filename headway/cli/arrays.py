@@ -42,7 +42,7 @@ def if_array(ask: Callable[[str], Json], name: str) -> Json | None:
 
 
 def tell_of(made: Mapping[str, Any]) -> None:
-    """Say which array was handed in, and where to look at it."""
+    """Say which array was submitted, and where to look at it."""
     name, short = made["name"], made["array_id"][:8]
     say(f"{name}: {made['array_id']}, {made['size']} members")
     say(

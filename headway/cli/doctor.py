@@ -132,8 +132,8 @@ def _print(found: keeping.Examination) -> None:
     if rows:
         print_table(["", "what", "mended by"], rows)
     if not found.broken and not found.unknown:
-        say("what was compared agrees: nothing is broken")
+        say("all that was compared agrees")
     if found.broken and not found.worker_lives:
-        say("the worker of this node does not run, so its janitor mends nothing: run `headway up`")
+        say("the worker of this node does not run, so nothing is repaired: run `headway up`")
     if found.elsewhere:
         say(f"not looked at: containers and disks of {', '.join(found.elsewhere)}; ask there")

@@ -6,7 +6,7 @@ import click
 
 
 @click.command()
-@click.option("--submit", "may_submit", is_flag=True, help="Also how to hand in and end runs.")
+@click.option("--submit", "may_submit", is_flag=True, help="Also how to submit and end runs.")
 def skill(*, may_submit: bool) -> None:
     """Print a SKILL.md that teaches an assistant to use headway.
 

@@ -54,7 +54,7 @@ _Command = Callable[..., None]
 
 
 def place_options(command: _Command) -> _Command:
-    """Give *command*, which hands in a job, the options that say where it goes, as ``place``."""
+    """Give *command*, which submits a job, the options that say where it goes, as ``place``."""
 
     @click.option("--pool", help="Work pool, where the site has several.")
     @click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
@@ -102,7 +102,7 @@ def environment_options(command: _Command) -> _Command:
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @click.option("--key", help="Submitting twice with one key gives one run.")
 @place_options
-@click.option("--dry-run", is_flag=True, help="Say what would happen; hand in nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen; submit nothing.")
 @as_json
 def submit(
     *,
@@ -148,14 +148,14 @@ def submit(
 
 
 def hand_in(client: Client, job: Json, array: Array | None, **how: str | None) -> Json:
-    """Hand in *job*, or each member of *array*; *how* is as for `Client.submit`."""
+    """Submit *job*, or each member of *array*; *how* is as for `Client.submit`."""
     if array is None:
         return client.submit(job, **how)
     return client.submit_array(job | {"array": array.document()}, **how)
 
 
 def tell(client: Client, made: Json, *, watch: bool, machine: bool) -> None:
-    """Say what was handed in, a run or an array; with *watch* follow it, and exit as it did."""
+    """Say what was submitted, a run or an array; with *watch* follow it, and exit as it did."""
     if machine and not watch:
         print_json(made)
         return

@@ -108,7 +108,7 @@ class Client:
         pool: str | None = None,
         queue: str | None = None,
     ) -> Run:
-        """Hand in *job*, which has the fields of a job file.
+        """Submit *job*, which has the fields of a job file.
 
         Args:
             job: Its owner and team are those of the token. The folder of its `workdir` is sent.
@@ -166,7 +166,7 @@ class Client:
         pool: str | None = None,
         queue: str | None = None,
     ) -> Json:
-        """Hand in *job* as an array; its field ``array`` has the members' parameters.
+        """Submit *job* as an array; its field ``array`` has the members' parameters.
 
         The arguments are those of `submit`.
         """
@@ -176,7 +176,7 @@ class Client:
     def rehearse(
         self, job: Mapping[str, Any], *, pool: str | None = None, queue: str | None = None
     ) -> Json:
-        """What would become of *job* if it were handed in now; nothing is."""
+        """What would become of *job* if it were submitted now; nothing is."""
         body = {"job": as_if_sent(job), "pool": pool, "queue": queue}
         return self._gateway.document("POST", "/rehearsals", body)
 

@@ -27,6 +27,7 @@ _MOST_BYTES = 256 * MIB
 """The list of a hundred thousand outputs with long names has less."""
 _OF_THE_WAY = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 _JSON = {"Content-Type": "application/json"}
+_NO_GATEWAY = "the program that answers there is no gateway of headway's"
 
 
 class Connection:
@@ -63,14 +64,14 @@ class Connection:
         """What the gateway answers, which is an object."""
         found = self._ask(method, path, body, parameters)
         if not isinstance(found, dict):
-            raise errors.GatewayUnreachable(self.url, "what answers there is no gateway")
+            raise errors.GatewayUnreachable(self.url, _NO_GATEWAY)
         return found
 
     def documents(self, path: str, parameters: Mapping[str, Any] | None = None) -> list[Json]:
         """What the gateway answers, which is a list of objects."""
         found = self._ask("GET", path, parameters=parameters)
         if not isinstance(found, list):
-            raise errors.GatewayUnreachable(self.url, "what answers there is no gateway")
+            raise errors.GatewayUnreachable(self.url, _NO_GATEWAY)
         return found
 
     def send(self, path: str, content: bytes, parameters: Mapping[str, Any]) -> Json:
@@ -81,7 +82,7 @@ class Connection:
         )
         found = _document(self._let_in(request), self.url)
         if not isinstance(found, dict):
-            raise errors.GatewayUnreachable(self.url, "what answers there is no gateway")
+            raise errors.GatewayUnreachable(self.url, _NO_GATEWAY)
         return found
 
     def answer(
@@ -193,7 +194,7 @@ def _document(answer: httpx.Response, url: str) -> Any:
     try:
         return answer.json()
     except (ValueError, RecursionError):
-        cause = f"HTTP {answer.status_code}, and what answers there is no gateway"
+        cause = f"HTTP {answer.status_code}; {_NO_GATEWAY}"
         raise errors.GatewayUnreachable(url, cause) from None
 
 

@@ -1,4 +1,4 @@
-"""A folder of code on the machine of whoever hands in a job: what of it travels, and its commit.
+"""A folder of code on the machine of whoever submits a job: what of it travels, and its commit.
 
 What git tracks, and what its ignore files let through, is git's own to say: it is asked. A folder
 that is in no repository is asked about with an empty one beside it.

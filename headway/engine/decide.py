@@ -79,7 +79,7 @@ def decide(side: Side, job: Job | None) -> tuple[Do, ...]:
     if side is Side.WAITS and job is not None:
         if job.phase is Phase.ENDED:
             return _ended_in_line(job)
-        if job.is_cancelled:  # for a suspension that is over: it is handed in anew behind its end
+        if job.is_cancelled:  # for a suspension that is over: it is submitted anew behind its end
             return Do.STOP, Do.TELL
     return _TABLE[side][None if job is None else job.phase]
 
@@ -92,7 +92,7 @@ def _ended_in_line(job: Job) -> tuple[Do, ...]:
     if job.end is not None and job.end.message.startswith(IN_VAIN):
         return (Do.FORGET,)  # the other one may be tried again, as which job the engine cannot know
     if stopped or (job.end is None and not began):  # or the engine lost it
-        return (Do.FORGET,)  # the next round sees whether it may be handed in anew, and behind whom
+        return (Do.FORGET,)  # the next round sees whether it may be submitted anew, and behind whom
     return (Do.BEGIN, Do.CONCLUDE, Do.FORGET) if began else (Do.CONCLUDE, Do.FORGET)
 
 

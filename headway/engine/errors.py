@@ -15,7 +15,7 @@ class EngineAway(EngineError):
     cause: str
     line = (
         "{engine} did not answer `{command}` ({cause}), so nothing new is known of its jobs; those "
-        "that run go on. It is asked again, and what was handed in is never handed in twice"
+        "that run go on. It is asked again; no job is submitted twice"
     )
 
 
@@ -26,6 +26,6 @@ class EngineRefused(EngineError):
     key: str
     said: str
     line = (
-        "{engine} does not take job {key:plain}: {said:plain400}. It was not handed in; change "
+        "{engine} does not take job {key:plain}: {said:plain400}. It was not submitted; change "
         "what it asks for, or its pool"
     )

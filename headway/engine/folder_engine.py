@@ -1,7 +1,7 @@
 """What is the same for every engine whose machines share a folder with the submit host.
 
-An adapter adds how a script is handed in, what the queue says and how a job is stopped; that
-nothing is handed in twice, and that an end is known when the queue has forgotten it, is done here.
+An adapter adds how a script is submitted, what the queue says and how a job is stopped; that
+nothing is submitted twice, and that an end is known when the queue has forgotten it, is done here.
 """
 
 import re
@@ -103,7 +103,7 @@ class FolderEngine(ABC):
             return Submitted(key, engine_id, is_new=True)
 
     def _submit_each(self, request: Request, array: Array) -> Submitted:
-        """Hand in those of them together that are not there yet, and were not."""
+        """Submit those of them together that are not there yet, and were not."""
         key, place = request.key, self._place
         was_tried = any(place.was_tried(one.key) for one in array.each)
         there = self._known() if was_tried else {}
@@ -124,14 +124,14 @@ class FolderEngine(ABC):
         try:
             engine_id = self._hand_in(request, script, self._follows(request))
         except EngineRefused:
-            place.forget(key)  # those that were to come with it are handed in otherwise
+            place.forget(key)  # those that were to come with it are submitted otherwise
             raise
         for number, one in enumerate(left, 1):
             place.note(one.key, f"{engine_id}_{number}")
         return Submitted(key, engine_id, is_new=True)
 
     def _known(self, there: Mapping[str, Facts] = MappingProxyType({})) -> Queue:
-        """The same as `_queue`; those that were handed in together by their own keys.
+        """The same as `_queue`; those that were submitted together by their own keys.
 
         *there* is what was just read of jobs; of others it is read now.
         """
@@ -152,14 +152,14 @@ class FolderEngine(ABC):
 
     def jobs(self) -> tuple[Job, ...]:
         """See `Engine.jobs`."""
-        # First those that are known: what is handed in meanwhile is in neither.
+        # First those that are known: what is submitted meanwhile is in neither.
         there = self._place.known()
         noted = {key: facts.engine_id for key, facts in there.items() if facts.engine_id}
         queue = self._known(there)
-        # Those that were handed in together are told of one by one.
+        # Those that were submitted together are told of one by one.
         known = {key for key, facts in there.items() if not facts.each}
         lives = {key for key, found in queue.items() if _alive(found)}  # its folder seen or not
-        for key in (lives & known) - noted.keys():  # who handed it in died before it could note it
+        for key in (lives & known) - noted.keys():  # who submitted it died before it could note it
             self._place.note(key, noted.setdefault(key, _alive(queue[key])[0]))
         keys = sorted((noted.keys() & known) | lives)
         found: list[Job] = []

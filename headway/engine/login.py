@@ -48,7 +48,7 @@ def login_of(settings: PolicySettings, engine: str, team: str, owner: str) -> Lo
     where = f"teams.{team}.engines.{engine}.logins of the block headway-line/site"
     if not name:
         allowed = f"ask an operator of the site to name their login of the cluster in {where}"
-        return Refuse("owner", owner, f"{allowed}: nothing is handed in as root")
+        return Refuse("owner", owner, f"{allowed}: nothing is submitted as root")
     try:
         found = pwd.getpwnam(name)
     except (KeyError, ValueError):

@@ -2,14 +2,14 @@
 
 ROOT/wrapper-….pyz              `wrapper` and its parts as they are in this version
 ROOT/KEY/request.json, job.sh   what to run; what the engine is given
-ROOT/KEY/lock                   held by who hands the job in
-ROOT/KEY/group                  of one that was handed in with others: under which key
+ROOT/KEY/lock                   held by who submits the job
+ROOT/KEY/group                  of one that was submitted with others: under which key
 ROOT/KEY/job                    the engine's name for it, as soon as that is known
 ROOT/KEY/batch[.MEMBER].log     what the engine's machines say beside the program's log
 ROOT/KEY/[MEMBER/]cancelled     its user asked to end it
 ROOT/KEY/[MEMBER/]claim, started.json, ended.json, log, outputs/    by `wrapper`
 ROOT/KEY/[MEMBER/]seen.json     how it ended by the engine's word, since engines forget
-ROOT/KEY/MEMBER                 of jobs handed in together: a link to each one's own folder
+ROOT/KEY/MEMBER                 of jobs submitted together: a link to each one's own folder
 ROOT/.forgotten-KEY.…           what is being removed
 
 Of a job that is not this process's user's (`Request.login`) nothing of this can be written, or
@@ -65,7 +65,7 @@ class Facts:
 
     was_tried: bool
     engine_id: str
-    """Not of those that were handed in together: each of them has its own."""
+    """Not of those that were submitted together: each of them has its own."""
     each: tuple[str, ...]
     members: tuple[int, ...]
     grace_s: float
@@ -112,7 +112,7 @@ class Place:
         return os.geteuid() if login is None else int(login["uid"])
 
     def known(self) -> dict[str, Facts]:
-        """Of all jobs that were to be handed in and are not forgotten, in their order."""
+        """Of all jobs that were to be submitted and are not forgotten, in their order."""
         try:
             with os.scandir(self.root) as files:
                 names = [each.name for each in files if each.is_dir()]
@@ -148,7 +148,7 @@ class Place:
 
     @contextmanager
     def locked(self, key: str) -> Iterator[None]:
-        """Nobody else hands in a job of that key meanwhile; the kernel frees it from the dead."""
+        """Nobody else submits a job of that key meanwhile; the kernel frees it from the dead."""
         folder = self.folder(key)
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         with _held(folder / "lock"):
@@ -233,7 +233,7 @@ class Place:
         return tuple(range(1, count + 1)) if count else (0,)
 
     def each(self, key: str) -> list[str]:
-        """The keys of the jobs that were handed in together under that one; else none."""
+        """The keys of the jobs that were submitted together under that one; else none."""
         return [str(one) for one in self._request(key).get("each", ())]
 
     def touched(self, key: str) -> set[int]:
@@ -256,7 +256,7 @@ class Place:
         replace_file(self.folder(key) / "job", engine_id, lasts=False)
 
     def was_tried(self, key: str) -> bool:
-        """Whether somebody has begun to hand it in."""
+        """Whether somebody has begun to submit it."""
         return (self.folder(key) / "request.json").exists()
 
     def began(self, key: str) -> bool:
@@ -378,7 +378,7 @@ class Place:
         self._forget_group(group)
 
     def _forget_group(self, group: str) -> None:
-        """Forget what was handed in together under that key, where nothing belongs to it still."""
+        """Forget what was submitted together under that key, where nothing belongs to it still."""
         links = self.folder(group).glob("[1-9]*") if group else ()
         if group and not any(text_of(link / "group") == group for link in links):
             self.forget(group)

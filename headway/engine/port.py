@@ -6,7 +6,7 @@ has, and subclass the contract. `place.Place` and `wrapper` do the rest for any 
 machines share a folder: log, outputs, exit and peak use lie there.
 
 What an engine can do is told by types: `Engine.takes` has those of `Part` for which it has a
-counterpart. A request with another part is refused before it is handed in, never imitated.
+counterpart. A request with another part is refused before it is submitted, never imitated.
 """
 
 import enum
@@ -35,7 +35,7 @@ class Array:
     at_most: int | None = None
     """So many may run at once; None for as many as the engine lets."""
     each: "tuple[Request, ...]" = ()
-    """Jobs with keys of their own that are handed in together: what each member runs. They are
+    """Jobs with keys of their own that are submitted together: what each member runs. They are
     asked for, told of, cancelled and forgotten by their own keys."""
 
 
@@ -248,11 +248,11 @@ class Engine(Protocol):
         ...
 
     def submit(self, request: Request) -> Submitted:
-        """Hand it in, unless a job of that key is there or was.
+        """Submit it, unless a job of that key is there or was.
 
         A process that is killed in here, wherever, leaves none or one job behind; who calls again
         with the same key gets that one. A job that the engine lost before it began (it tells
-        of none such, and nothing of it ever ran) is handed in anew.
+        of none such, and nothing of it ever ran) is submitted anew.
 
         Raises:
             EngineRefused: The engine does not take it; it says why.

@@ -1,6 +1,6 @@
 """PBS and LSF, by PSI/J (PyPI: psij-python), as the user who runs their commands.
 
-PSI/J hands in and cancels; all else of the port is the shared folder's. It has no keys, so a try
+PSI/J submits and cancels; all else of the port is the shared folder's. It has no keys, so a try
 that was cut off may leave a second job in the queue: the wrapper of one of them runs the program,
 the other ends at once. It cannot tell what a queue has, so who adds one says it (`EnginePool`).
 Its own polling is not used, since it takes a job that is not told of for one that ended well, and
@@ -196,7 +196,7 @@ class PsijEngine(FolderEngine):
             said = said if self._kind.has_gpus else "PSI/J asks it for no GPUs"
             raise EngineRefused(self.name, request.key, said)
         if request.qos:
-            raise EngineRefused(self.name, request.key, "PSI/J asks it for no QOS")
+            raise EngineRefused(self.name, request.key, "PSI/J cannot name a QOS")
         return asked.count
 
     def _queue(self) -> dict[str, dict[tuple[str, int], Seen]]:

@@ -3,7 +3,7 @@
 A job's name at Ray (its submission id) is made of the site and the key, so Ray itself takes no key
 twice. All jobs are asked for by one question. Ray ends no job gently (three seconds after it asks,
 it kills), so the wrapper sees to that and to time limits; a job that has waited for a quarter of an
-hour it lets go of, which is told as lost, and handed in anew. Its memory is a number for the
+hour it lets go of, which is told as lost, and submitted anew. Its memory is a number for the
 scheduler, not a limit. https://docs.ray.io/en/latest/cluster/running-applications/job-submission/
 """
 
@@ -54,7 +54,7 @@ _STATES: Mapping[str, tuple[Phase, ExitKind | None, str]] = {
 """Those of `JobStatus`; any other is told as it is, and its job taken to go on."""
 _LETS_GO = (
     "it lets go of a job that has waited for 15 min (RAY_JOB_START_TIMEOUT_SECONDS of its head): "
-    "headway hands it in anew, behind what others have handed in meanwhile"
+    "headway submits it anew, behind what others have submitted meanwhile"
 )
 _LACKS = (
     _LETS_GO,
@@ -116,7 +116,7 @@ class RayEngine(FolderEngine):
 
     def _hand_in(self, request: Request, script: Path, _ids: Mapping[str, str]) -> str:
         if request.account or request.qos:
-            raise EngineRefused(self.name, request.key, "it knows no account, and no QOS")
+            raise EngineRefused(self.name, request.key, "Ray has no accounts and no QOS")
         name = self._name(request.key)
         body = {
             "submission_id": name,
@@ -149,7 +149,7 @@ class RayEngine(FolderEngine):
                 key = said.get("key")
                 if said.get("headway") != self._site or job.get("error_type") in _LOST:
                     continue
-                # Who hands in a job there writes what he wants about it, but a name is taken once.
+                # Who submits a job there writes what he wants about it, but a name is taken once.
                 if not isinstance(key, str) or not KEY.fullmatch(key):
                     continue
                 if job["submission_id"] != self._name(key):

@@ -1,7 +1,7 @@
 """Slurm, by its own commands, as the user who runs them, or as whom they are run.
 
 All jobs are asked for by one `squeue --me`, which the controller answers with this user's jobs
-only. Root, whose site hands in as its members, asks for everybody's, and takes none for a member's
+only. Root, whose site submits as its members, asks for everybody's, and takes none for a member's
 that is another user's, whatever comment it has. What changes anything (`sbatch`, `scancel`) is run
 as the member: Slurm then lets it do what it lets the member do. Its ``--json`` is not used: in
 22.05 it ignores every filter and sends the whole cluster's queue (`man squeue`), it needs a plug-in
@@ -180,7 +180,7 @@ class SlurmEngine(FolderEngine):
 
         Raises:
             EngineAway: It does not, in time.
-            EngineRefused: It was to hand in the job *key*, and Slurm does not want it.
+            EngineRefused: It was to submit the job *key*, and Slurm does not want it.
         """
         who: dict[str, Any] = {}
         if login is not None:

@@ -222,7 +222,7 @@ def with_python(version: str, env: dict[str, str], folder: str) -> str:
 def environment(request: Any, folder: str) -> dict[str, str]:
     """What the program finds in its environment."""
     env = dict(os.environ)
-    env.pop("SLURM_JWT", None)  # it says who hands in
+    env.pop("SLURM_JWT", None)  # it says who submits
     env.update(request["env"])
     env.setdefault("PATH", os.defpath)
     outputs = os.path.join(folder, "outputs")
@@ -351,7 +351,7 @@ def main(folder: str, *, is_rank: bool) -> int:
     request = asked(folder)
     if member := os.environ.get("HEADWAY_MEMBER"):
         folder = os.path.join(folder, member)
-        if request["each"]:  # a job of its own, handed in with others
+        if request["each"]:  # a job of its own, submitted with others
             request = asked(folder)
             sys.argv[1] = folder
             os.environ["HEADWAY_JOB"] += "_" + member
@@ -361,7 +361,7 @@ def main(folder: str, *, is_rank: bool) -> int:
     mine = own(folder)
     if not is_rank:
         if not lasting(lambda: claim(mine, os.environ["HEADWAY_JOB"]), "whose job this is"):
-            say("this job was handed in twice, and another one runs it")
+            say("this job was submitted twice, and another one runs it")
             return ELSEWHERE
         if (before := earlier(mine)) is not None:
             return exit_code(before)

@@ -1,4 +1,4 @@
-"""What the gateway does for those who may hand in jobs: submit, cancel, retry.
+"""What the gateway does for those who may submit jobs: submit, cancel, retry.
 
 Owner and team come from the token. Each act is noted in the audit table before Prefect is asked
 for it: none that happened is missing there.
@@ -71,17 +71,17 @@ class SubmitRequest(BaseModel):
 
 
 def actions(site: Site, server: PrefectServer) -> APIRouter:
-    """The routes by which runs of *site* are handed in and changed; *server* is its Prefect."""
+    """The routes by which runs of *site* are submitted and changed; *server* is its Prefect."""
     router = APIRouter()
 
     @router.post("/runs")
     def submit(caller: Submitter, wanted: SubmitRequest) -> dict[str, Any]:
-        """Hand in a job; its owner and team are those of the token."""
+        """Submit a job; its owner and team are those of the token."""
         return hand_in(site, server, caller, wanted)
 
     @router.post("/rehearsals")
     def rehearsal(caller: Submitter, wanted: SubmitRequest) -> dict[str, Any]:
-        """What would become of a job if it were handed in now; nothing is."""
+        """What would become of a job if it were submitted now; nothing is."""
         read, goes_to = checked(site, server, caller, wanted)
         pool, queue = str(goes_to["work_pool_name"]), wanted.queue or "default"
         found = rehearse(site, read.job, pool=pool, queue=queue)

@@ -1,4 +1,4 @@
-"""What the gateway answers about arrays, and does for those who hand them in."""
+"""What the gateway answers about arrays, and does for those who submit them."""
 
 import json
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ def arrays_of(site: Site, server: PrefectServer) -> APIRouter:
 
     @router.post("/arrays")
     def submit(caller: Submitter, wanted: SubmitRequest) -> dict[str, Any]:
-        """Hand in a job with an array; its owner and team are those of the token."""
+        """Submit a job with an array; its owner and team are those of the token."""
         return hand_in_array(site, server, caller, wanted)
 
     @router.post("/arrays/{array}/cancel")
@@ -150,7 +150,7 @@ def check_members(job: Mapping[str, Any], array: Array) -> None:
     Each of ten thousand members is not read: the first one, and one that is as long as any.
 
     Raises:
-        InvalidInput: A member is wrong, or longer than a job that is handed in by itself.
+        InvalidInput: A member is wrong, or longer than a job that is submitted by itself.
     """
     job_from_document(member_job(job, array.parameters(1)))
     longest = member_job(job, array.longest())

@@ -1,4 +1,4 @@
-"""Data sets of a job that members have put: looked up and claimed where the job is handed in."""
+"""Data sets of a job that members have put: looked up and claimed where the job is submitted."""
 
 from headway.errors import InvalidInput
 from headway.model.address import upload_name
@@ -26,7 +26,7 @@ def with_known_sizes(site: Site, read: JobText) -> TrainingJob:
 
 
 def claim_uploads(site: Site, read: JobText) -> None:
-    """Note that a run is about to be handed in with the data sets that its team has put.
+    """Note that a run is about to be submitted with the data sets that its team has put.
 
     Raises:
         InvalidInput: It names one that the team has not.

@@ -43,7 +43,7 @@ class Treatment(enum.Enum):
     FIXED = enum.auto()
     """Answered by the gateway itself, with what tells nothing."""
     CREATE = enum.auto()
-    """A run of `train` is handed in as a job."""
+    """A run of `train` is submitted as a job."""
     SET_STATE = enum.auto()
     """One's own run is cancelled, suspended or retried."""
     RESUME = enum.auto()

@@ -59,7 +59,7 @@ def job_of(
     Args:
         site: Where.
         document: The job.
-        caller: Who hands it in.
+        caller: Who submits it.
         pool: The work pool it goes to; empty for any of the site.
         queue: Its work queue; one of a node's name binds it to that node.
 
@@ -125,7 +125,7 @@ def why_not_yet(site: Site, job: TrainingJob) -> str:
 
 
 def stamped(job: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-    """*job* as *caller*'s; an operator may hand it in as anybody's.
+    """*job* as *caller*'s; an operator may submit it as anybody's.
 
     Raises:
         InvalidInput: It names another owner or team: to run it as somebody else's than it says
@@ -247,7 +247,7 @@ def claim_code(site: Site, read: JobText) -> None:
     job = read.job
     if job.code is None:
         if job.workdir:
-            allowed = "only `headway submit` and `headway run` send a folder: hand the job in so"
+            allowed = "only `headway submit` and `headway run` send a folder: use one of them"
             raise _wrong(read, "workdir", job.workdir, allowed)
     elif not site.ledger.code.use(job.team, job.code):
         allowed = f"team {job.team} has sent no such folder, or not lately: send it again"
@@ -314,7 +314,7 @@ class Rehearsal(NamedTuple):
 
 
 def rehearse(site: Site, job: TrainingJob, *, pool: str, queue: str) -> Rehearsal:
-    """What would become of *job* if it were handed in now, with what it would be taken to need.
+    """What would become of *job* if it were submitted now, with what it would be taken to need.
 
     Args:
         site: Where.

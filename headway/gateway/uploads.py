@@ -163,7 +163,7 @@ def _remove(site: Site, caller: Caller, team: str, name: str) -> dict[str, Any]:
     if not needed:
         note_act(site, caller, "data.rm", name, {"team": team})
     if needed or not remove_upload(site, known):
-        runs = ", ".join(needed[:5]) or "a run that was just handed in"
+        runs = ", ".join(needed[:5]) or "a run that was just submitted"
         allowed = f"needed by {runs}: cancel that, or wait until it has ended"
         raise InvalidInput("name", name, allowed)
     return shown(known)

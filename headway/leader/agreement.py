@@ -68,7 +68,10 @@ async def _views(pool: PrefectPool, run_ids: list[str]) -> Mapping[str, PrefectR
                 answers = await pool.views(page)
                 said = {key: known for key, known in said.items() if key not in page} | answers
     except (httpx.HTTPError, TimeoutError) as error:
-        log.warning("Prefect does not say what its users want: %s", str(error) or "no answer")
+        log.warning(
+            "Prefect does not say which runs were cancelled or suspended: %s",
+            str(error) or "no answer",
+        )
     return said
 
 

@@ -27,7 +27,7 @@ class ArrayRow(SQLModel, table=True):
     pool: str
     queue: str
     key: str | None = None
-    """Handing it in twice with one key gives one array."""
+    """Submitting it twice with one key gives one array."""
     job: dict[str, Any] = plain(has_empty=True, nullable=False)
     parameters: dict[str, Any] = plain(has_empty=True, nullable=False)
     size: int

@@ -1,4 +1,4 @@
-"""Arrays: what was handed in once, and which of its members have become runs."""
+"""Arrays: what was submitted once, and which of its members have become runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

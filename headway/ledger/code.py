@@ -96,7 +96,7 @@ class Code(Repository):
             return missing
 
     def use(self, team: str, code_id: str) -> bool:
-        """A run of *team* is about to be handed in with it; False where the team has it not."""
+        """A run of *team* is about to be submitted with it; False where the team has it not."""
         with self._database.transaction() as session:
             row = session.get(CodeRow, (team, code_id), with_for_update=True)
             if row is None or row.manifest is None:

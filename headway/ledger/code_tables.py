@@ -37,4 +37,4 @@ class CodeRow(SQLModel, table=True):
     manifest: bytes | None = Field(default=None, sa_type=LargeBinary)
     """None since its content was let go of; where it came from stays known."""
     used_at: datetime = Field(sa_type=UtcDateTime)
-    """When it was last sent or handed in."""
+    """When it was last sent or submitted."""

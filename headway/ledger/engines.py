@@ -33,7 +33,7 @@ class EnginePoolRecord:
     pool: str
     engine: str
     node: str
-    """The submit host: the node of this site whose follower hands runs in."""
+    """The submit host: the node of this site whose follower submits runs."""
     has: EnginePool
     """What it lets a job have, as of when it was read; its own name for the pool is there."""
     read_at: datetime

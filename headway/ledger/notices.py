@@ -111,7 +111,7 @@ def note_ended(session: Session, run: RunRow) -> None:
 
 
 def note_array(session: Session, array_id: str, job: Mapping[str, Any]) -> None:
-    """An array was handed in: its notice waits until the last member has ended."""
+    """An array was submitted: its notice waits until the last member has ended."""
     for block in _blocks(job):
         kind = NoticeKind.ARRAY_ENDED
         session.add(NoticeRow(array_id=array_id, kind=kind, block=block, made_at=now(session)))

@@ -52,7 +52,7 @@ def chosen(
         team: Whose they are; None for any.
         owner: Whose they are; None for anybody.
         name: What their names contain, in any case.
-        since: When they were handed in, at the earliest.
+        since: When they were submitted, at the earliest.
     """
     query = select(table)
     if team is not None:

@@ -10,9 +10,9 @@ class Submissions(Repository):
     """The submission table. A run whose key is not in it came by Prefect's own API."""
 
     def add(self, key: str, *, owner: str, team: str, act: Act) -> None:
-        """Note that *owner* of *team* hands in a job whose run will have *key*, with its *act*.
+        """Note that *owner* of *team* submits a job whose run will have *key*, with its *act*.
 
-        Idempotent: whose run it is does not change when it is handed in once more.
+        Idempotent: whose run it is does not change when it is submitted once more.
         """
         with self._database.transaction() as session:
             note(session, act)

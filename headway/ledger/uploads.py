@@ -61,7 +61,7 @@ class Uploads(Repository):
         return self._records(Upload, rows.where(UploadRow.team == team) if team else rows)
 
     def use(self, team: str, name: str) -> bool:
-        """A run of *team* is about to be handed in with it; False where it has no such one."""
+        """A run of *team* is about to be submitted with it; False where it has no such one."""
         with self._database.transaction() as session:
             row = session.get(UploadRow, (team, name), with_for_update=True)
             if row is None:

@@ -243,7 +243,7 @@ OUTPUT = FieldKind(read_output_pattern, {"type": "string", "minLength": 1, "maxL
 
 
 def read_workdir(value: object) -> str:
-    """A folder on the machine of whoever hands the job in; empty for none."""
+    """A folder on the machine of whoever submits the job; empty for none."""
     return checked_text(value, limit=1024)
 
 

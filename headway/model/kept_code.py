@@ -17,7 +17,7 @@ class KeptCode:
     files: int
     size_bytes: int
     used_at: datetime
-    """When it was last sent or handed in."""
+    """When it was last sent or submitted."""
     is_kept: bool
     """Whether its content is here still."""
     manifest_bytes: int = 0

@@ -53,4 +53,4 @@ class Upload:
     size_bytes: int
     put_at: datetime
     used_at: datetime
-    """When a run with it was handed in last, or when it was put."""
+    """When a run with it was submitted last, or when it was put."""

@@ -80,7 +80,7 @@ def fork_helper() -> None:
             try:
                 _work(descriptors[0])
             except Exception:
-                log.exception("a task apart broke off")
+                log.exception("a task in a child process failed")
             finally:
                 os._exit(0)
         os.close(descriptors[0])

@@ -60,7 +60,7 @@ def tidy_uploads(site: Site) -> None:
 
 
 def unused_uploads(site: Site, keep_s: float) -> list[Upload]:
-    """Data sets of all teams that no run was handed in with for *keep_s*, and none needs."""
+    """Data sets of all teams that no run was submitted with for *keep_s*, and none needs."""
     before = site.ledger.now() - timedelta(seconds=keep_s)
     return [
         each

@@ -32,7 +32,10 @@ class FrozenFlows:
         self._since_s = {each: self._since_s.get(each, now_s) for each in stopped}
         for process, since_s in self._since_s.items():
             if now_s - since_s >= FROZEN_S:
-                log.warning("flow process %d was stopped and left so: it is killed", process.pid)
+                log.warning(
+                    "flow process %d is stopped (SIGSTOP) and nobody resumes it: it is killed",
+                    process.pid,
+                )
                 process.kill()
 
 

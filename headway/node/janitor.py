@@ -150,7 +150,9 @@ class Janitor:
         except LedgerUnreachable:
             raise  # it would be the same for every other run, each after a long wait
         except Exception:  # a supervisor's loop: one run must not keep it from the others
-            log.exception("run %s (%s) was not looked after", case.run.name, case.run.run_id)
+            log.exception(
+                "run %s (%s) is left as it is until the next round", case.run.name, case.run.run_id
+            )
             return []
 
     def _guard_network(self) -> None:

@@ -93,7 +93,11 @@ def _over_share(
 ) -> Refuse | None:
     if limits.max_running is not None and limits.max_running < 1:
         field = "team" if kind == "team" else "owner"
-        return Refuse(field, name, "its quota lets it run nothing; ask your operator for one")
+        return Refuse(
+            field,
+            name,
+            "its quota is 0, so none of its runs may start; ask your operator for a larger one",
+        )
     most = limits.max_gpus
     if most is not None and demand.gpus * count > most:
         allowed = f"{kind} {name} may hold {most} at once; ask for at most that"
@@ -118,7 +122,7 @@ def too_many_waiting(
         waiting: So many wait already, of the team and of the user.
         team: The user's.
         limits: The team's.
-        user: Who hands them in.
+        user: Who submits them.
     """
     own = limits.user(user).max_waiting
     bounds = (("team", team, limits.max_waiting), ("user", user, own))
@@ -126,7 +130,7 @@ def too_many_waiting(
         if there + more > most:
             allowed = (
                 f"{kind} {name} may have {most:,} waiting, members of arrays with them, and has "
-                f"{there:,}; cancel some, or hand in more when these have started"
+                f"{there:,}; cancel some, or submit more when these have started"
             )
             return Refuse("owner" if kind == "user" else "team", name, allowed)
     return None

@@ -30,7 +30,7 @@ def on_base_image(job: TrainingJob, policy: ContainerPolicy, nodes: Pythons = ()
     """*job* with the image that the site has named for its Python; itself where it names an image.
 
     From here on the job names that image and nothing else: a change of the site's settings does
-    not change what a run that was handed in, its retries and its repetitions start in.
+    not change what a run that was submitted, its retries and its repetitions start in.
 
     Args:
         job: What was asked for. ``3`` is the newest Python of those that most nodes have.

@@ -15,7 +15,7 @@ ROW_BYTES = 1024
 MANIFEST_WEIGHT = 16
 """A list of files counts so often: it is read whole, again and again."""
 _JUST_SENT_S = 3600.0
-"""Whoever has just sent it is about to hand in a job with it."""
+"""Whoever has just sent it is about to submit a job with it."""
 _FILL_FRAC = 0.8
 
 

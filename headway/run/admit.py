@@ -21,7 +21,7 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
         # It was admitted before a flow process died; it is only followed now, whatever
         # the node may still offer, and beside what was predicted before its start.
         if attempt.lease is None:
-            raise LeaseLost(attempt.run_id, attempt.number, "its container outlived it")
+            raise LeaseLost(attempt.run_id, attempt.number, "its container is still there")
         return attempt.lease
     if attempt.lease is None:
         return Wait(Resource.TURN, "its claim was given back before its flow process began")

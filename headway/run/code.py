@@ -40,7 +40,7 @@ def stage_code(attempt: NodeAttempt) -> StagedCode | None:
     job = attempt.job
     if job.code is None:
         if job.workdir:
-            allowed = "nobody has sent it: hand the job in by `headway submit` or `headway run`"
+            allowed = "nobody has sent it: submit the job by `headway submit` or `headway run`"
             raise InvalidInput("workdir", job.workdir, allowed)
         return None
     manifest, cache = code_parts(attempt, job.code)

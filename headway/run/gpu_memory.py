@@ -42,7 +42,9 @@ def limit_gpus(attempt: NodeAttempt, lease: Lease) -> None:
         try:
             group = runtime.gpu_group(attempt.container)
             if group is None:
-                raise LimitUntaken(gpu.uuid, format_size(bytes_), "it starts in no group for it")
+                raise LimitUntaken(
+                    gpu.uuid, format_size(bytes_), "its processes are in no control group"
+                )
             site.gpus.limit(gpu.uuid, group, bytes_)
         except TelemetryError as error:
             untaken[gpu.uuid], is_refused = str(error), isinstance(error, LimitUntaken)

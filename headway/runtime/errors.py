@@ -72,6 +72,7 @@ class CeilingUnsafe(HeadwayError):
     path: str
     cause: str
     line = (
-        "the ceiling at {path} cannot be trusted ({cause}); this node starts nothing until it is a "
-        "readable file that belongs to root and that only root may change"
+        "{path}, which bounds the blocks on this node, cannot be trusted ({cause}); this node "
+        "starts nothing until it is a readable file that belongs to root and that only root may "
+        "change"
     )

@@ -1,9 +1,9 @@
-"""Arrays with a limit in the queue of an engine: which members may be handed in now."""
+"""Arrays with a limit in the queue of an engine: which members may be submitted now."""
 
 from dataclasses import dataclass
 
 TOGETHER = 200
-"""So many members of an array at most are handed in as one job array."""
+"""So many members of an array at most are submitted as one job array."""
 
 
 @dataclass(slots=True)
@@ -16,14 +16,14 @@ class Limited:
     has_more: bool
     """Whether some have not become runs yet."""
     takes: bool
-    """Whether its engine keeps to the limit of what is handed in together."""
+    """Whether its engine keeps to the limit of what is submitted together."""
     taken: int = 0
 
     def keeps(self) -> str:
-        """Why the next one is not to be handed in; empty where it is."""
+        """Why the next one is not to be submitted; empty where it is."""
         if self.handed_in == 0 and self.takes:
             if self.has_more and self.waits < TOGETHER:
-                return "its array is handed in as soon as all of its members are there"
+                return "its array is submitted as soon as all of its members are there"
             return "" if self.taken < TOGETHER else "it comes with the next part of its array"
         if self.handed_in + self.taken < self.most:
             return ""

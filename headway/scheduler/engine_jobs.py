@@ -83,7 +83,7 @@ class EngineJobs:
             self._next_s = self._asked_s + pause_s(self._asked_s - began_s, self._failures)
 
     def hand_in(self, request: Request) -> str:
-        """Hand it in; the engine's name for it. See `Engine.submit`."""
+        """Submit it; the engine's name for it. See `Engine.submit`."""
         engine_id = self.engine.submit(request).engine_id
         array = request.part(Array)
         with self._lock:  # the next answer has it

@@ -1,4 +1,4 @@
-"""The queue of a pool whose runs an engine starts: they are handed in, followed, and concluded.
+"""The queue of a pool whose runs an engine starts: they are submitted, followed, and concluded.
 
 What is done about each is decided by `engine.decide`; here both sides are read. Nothing in this
 process matters: whoever leads next reads the same.
@@ -35,7 +35,7 @@ _PAUSED = Wait(Resource.TURN, "its work pool or queue is paused or full, as set 
 
 
 class EngineQueue(PoolQueue):
-    """Hands in what waits in one pool of an engine, and follows it, while it leads the pool."""
+    """Submits what waits in one pool of an engine, and follows it, while it leads the pool."""
 
     members_ahead = TOGETHER
 
@@ -151,7 +151,7 @@ class EngineQueue(PoolQueue):
         jobs: Mapping[str, Job],
         gates: Gates,
     ) -> dict[str, Wait | After]:
-        """Which of those that *wait*, and were not handed in, are not to be now, and why.
+        """Which of those that *wait*, and were not submitted, are not to be now, and why.
 
         Of one that may be, behind the job of the run that it follows: that.
         """

@@ -32,7 +32,7 @@ from headway.site import Site
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 50
-"""So many are handed in in one round, so that those that run are followed meanwhile."""
+"""So many are submitted in one round, so that those that run are followed meanwhile."""
 _NICE = 1000
 """For each place that its work queue has below the first one in Prefect."""
 _Together = tuple[str, Request, list[tuple[RunRecord, Request]]]
@@ -76,12 +76,12 @@ class EngineRound:
         self.term, self.pool, self._gates = term, pool, gates
         self._settings = self._site.policy_settings
         self.follows: dict[str, After] = {}
-        """Behind which jobs runs are handed in."""
+        """Behind which jobs runs are submitted."""
         self.at_most: Mapping[str, int] = {}
         """How many members of an array may run at once, where that is limited."""
         self._together: list[_Together] = []
         self._in_parts: set[str] = set()
-        """Arrays with a limit of which a part was handed in."""
+        """Arrays with a limit of which a part was submitted."""
         self._reasons: list[Reason] = []
         self._news: dict[str, str] = {}
         self._begun: list[str] = []
@@ -124,7 +124,7 @@ class EngineRound:
     def _hand_in(self, record: RunRecord, _: Job | None) -> None:
         terms = self._terms(record)
         if isinstance(terms.login, Refuse):  # an operator's to mend, and nobody else waits for it
-            self.tell(record, f"it is not handed in yet: {terms.login.allowed}", None)
+            self.tell(record, f"it is not submitted yet: {terms.login.allowed}", None)
             return
         if why := self._why_shut(terms.login):
             self.tell(record, why, None)
@@ -143,7 +143,7 @@ class EngineRound:
         except (CodeMissing, InvalidInput) as error:
             self._refuse(record, str(error))
         except (CacheUnusable, RuntimeFailure, OSError) as error:
-            self.tell(record, f"it is not handed in yet, and tried again: {error}", None)
+            self.tell(record, f"it is not submitted yet, and tried again: {error}", None)
         if request is None:
             return
         if not together:
@@ -157,11 +157,11 @@ class EngineRound:
         self._together.append((record.array_id or "", alike, [(record, request)]))
 
     def together(self) -> list[RunRecord]:
-        """The first of those that are to be handed in together, of each such group."""
+        """The first of those that are to be submitted together, of each such group."""
         return [members[0][0] for _, _, members in self._together]
 
     def hand_in_together(self, first: RunRecord) -> None:
-        """Hand in those members of an array that ask for the same, as an array of the engine's."""
+        """Submit those members of an array that ask for the same, as an array of the engine's."""
         array_id, alike, members = next(
             group for group in self._together if group[2][0][0] is first
         )
@@ -177,7 +177,7 @@ class EngineRound:
     def _submit_array(
         self, alike: Request, members: list[tuple[RunRecord, Request]], at_most: int | None
     ) -> None:
-        """Hand *members* in as one; in parts, or one by one, where the engine does not take that.
+        """Submit *members* as one; in parts, or one by one, where the engine does not take that.
 
         Of an array that may run *at_most* at once only the first part is: the others follow when it
         is known how many of it are there.
@@ -190,7 +190,7 @@ class EngineRound:
             self._submit(*members[0])
             return
         records, requests = zip(*members, strict=True)
-        # A key of its own each time: a member that is handed in once more may come with others.
+        # A key of its own each time: a member that is submitted once more may come with others.
         key = f"array-{requests[0].key}-{token_hex(4)}"
         name = requests[0].name.rpartition("-")[0]
         parts = (*alike.parts, Array(len(requests), at_most, requests))
@@ -210,7 +210,7 @@ class EngineRound:
                 log.info("run %s (%s) is in job %s", record.name, record.run_id, engine_id)
 
     def _submit(self, record: RunRecord, request: Request) -> None:
-        """Hand in the job of one run."""
+        """Submit the job of one run."""
         try:
             engine_id = self._jobs.hand_in(request)
         except EngineAway as error:
@@ -270,7 +270,7 @@ class EngineRound:
         return attempt
 
     def _close(self, records: Sequence[RunRecord], login: Login | None, why: str) -> None:
-        """Hand in no more as *login* until the engine has answered again: it would be the same.
+        """Submit no more as *login* until the engine has answered again: it would be the same.
 
         For others it may not be: limits are a user's, who may also stop what runs as them.
         """

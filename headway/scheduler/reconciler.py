@@ -123,7 +123,9 @@ class Reconciler:
             except LedgerUnreachable:
                 raise  # it would be the same for every other run, each after a long wait
             except Exception:  # a supervisor's loop: one run must not keep it from the others
-                log.exception("run %s (%s) was not looked after", run.name, run.run_id)
+                log.exception(
+                    "run %s (%s) is left as it is until the next round", run.name, run.run_id
+                )
         return mendings
 
     def _said(self, run: RunRecord, seen: PrefectRun, *, held: bool, young: bool) -> Said:
@@ -224,7 +226,7 @@ def _exit(seen: PrefectRun) -> Exit:
 def _release_untaken(site: Site) -> None:
     settings = site.settings
     for gang_id in site.ledger.leases.release_untaken(settings.pool, settings.lease_ttl_s):
-        log.warning("gang %s did not begin a part of it: the lease is released", gang_id)
+        log.warning("a part of gang %s was never started: its lease is released", gang_id)
 
 
 def _conclude_lost_gangs(site: Site) -> None:

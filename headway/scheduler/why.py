@@ -98,7 +98,7 @@ def why(site: Site, record: RunRecord) -> Why | None:
     now = read_pool(site, record.pool)
     if record.pool in site.ledger.engines.pools():  # whose plan is the engine's
         waits = record.state is RunState.WAITING and record.suspended_at is None
-        said = record.reason or "it is about to be handed in"
+        said = record.reason or "it is about to be submitted"
         return Why(now.seen.at, None, said, [], [], []) if waits else None
     if record.run_id not in now.waiting.versions:
         return None

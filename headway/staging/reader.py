@@ -195,7 +195,7 @@ class _Child:
             files = tuple(_file(number, *each) for number, each in enumerate(told["files"]))
             return Source(self.uri, bool(told["is_directory"]), files, str(told["identity"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise SourceUnreachable(self.uri, f"what reads it said {error!r}") from error
+            raise SourceUnreachable(self.uri, f"its reader failed: {error!r}") from error
 
     def pieces(self, file: SourceFile) -> Iterator[bytes]:
         """The bytes of *file*, in pieces of at most 4 MiB."""
@@ -216,7 +216,7 @@ class _Child:
     def _answer(self) -> dict[str, Any]:
         told = json.loads(self._receive(_MOST_BYTES))
         if not isinstance(told, dict):
-            raise SourceUnreachable(self.uri, "what reads it gave no answer")
+            raise SourceUnreachable(self.uri, "its reader did not answer")
         if "error" in told:
             raise _ERRORS.get(told["error"], SourceUnreachable)(self.uri, str(told["cause"]))
         return told

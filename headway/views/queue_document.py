@@ -40,7 +40,7 @@ def _lines(site: Site, pool: str) -> Iterator[tuple[int, RunRecord, Start | Stay
     """Position and record of each run, and what the plan says of it."""
     now = read_pool(site, pool)
     records = {run_id: entry.record for run_id, entry in now.waiting.entries.items()}
-    # Of those that were handed in a moment ago no demand is known yet.
+    # Of those that were submitted a moment ago no demand is known yet.
     records |= site.ledger.runs.of(list(now.waiting.versions.keys() - records.keys()))
     made = now.whole_plan() if records else Plan()
     planned = [entry for entry in (*made.entries, *made.behind) if entry.run_id in records]

@@ -27,7 +27,7 @@ class TrackedRun:
     """Its team and the name of its recipe: ``vision/resnet50``."""
     status: str
     started_at: datetime
-    """When it was handed in, where it never started."""
+    """When it was submitted, where it never started."""
     ended_at: datetime
     tags: Mapping[str, str]
     metrics: Mapping[str, float]

@@ -1,1 +1,1 @@
-"""headway from other tools: each of these hands in runs to the site of `headway login`."""
+"""headway from other tools: each of these submits runs to the site of `headway login`."""

@@ -53,7 +53,7 @@ def test_a_member_hands_in_a_job_and_an_array_like_it_on_the_sites_own_page(
         page.get_by_label(label, exact=True).fill(text)
     expect(told).to_contain_text("at once, on test-node")
     expect(told).to_contain_text("not known before its first run")
-    page.get_by_role("button", name="Hand in").click()
+    page.get_by_role("button", name="Submit").click()
     page.get_by_role("heading", name="typed").wait_for()
     run = page.url.rpartition("/")[2]
     see(page, "loss=")
@@ -63,7 +63,7 @@ def test_a_member_hands_in_a_job_and_an_array_like_it_on_the_sites_own_page(
     page.get_by_role("link", name="A new job like it").click()
     page.get_by_label("Many runs").fill("n=1..3")
     expect(told).to_contain_text("3 runs; of the first:")
-    page.get_by_role("button", name="Hand in").click()
+    page.get_by_role("button", name="Submit").click()
     page.get_by_text("Of 3 members 3 ended well").wait_for()
 
 

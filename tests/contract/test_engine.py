@@ -51,7 +51,7 @@ class TestFake(EngineContract, QueueContract, KeyedContract, BesideContract, Ope
     ) -> None:
         request = harness.request("echo once")
         cluster.is_away = True
-        with pytest.raises(EngineAway, match="never handed in twice"):
+        with pytest.raises(EngineAway, match="no job is submitted twice"):
             harness.engine().submit(request)
         cluster.is_away = False
         assert harness.engine().submit(request).is_new

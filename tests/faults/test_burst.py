@@ -1,4 +1,4 @@
-"""Short jobs handed in at once: all of them end well, and nobody holds places in a queue."""
+"""Short jobs submitted at once: all of them end well, and nobody holds places in a queue."""
 
 import time
 from contextlib import closing

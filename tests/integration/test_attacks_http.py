@@ -190,7 +190,7 @@ def test_who_never_ends_a_request_is_left(hasty: str, shown: dict[str, str], par
 def test_no_other_page_logs_a_browser_in(
     url: str, shown: dict[str, str], page: dict[str, str]
 ) -> None:
-    """Else its user would hand in jobs as somebody else, who then reads them."""
+    """Else its user would submit jobs as somebody else, who then reads them."""
     given = {"token": shown["Authorization"].removeprefix("Bearer ")}
     answer = httpx.post(f"{url}/v1/login", data=given, headers=page)
     assert answer.status_code == 403

@@ -151,7 +151,7 @@ def test_a_job_file_sends_the_folder_that_it_lies_in(process_site, project) -> N
     log = typed(process_site, "logs", run_id)
     assert "sees helper.py job.yaml made.here train.py\n" in log
     assert view["job"]["code"] == view["code"]["id"]
-    # Once more: from the code as it was handed in, whatever the program has made of its copy.
+    # Once more: from the code as it was submitted, whatever the program has made of its copy.
     typed(process_site, "retry", run_id)
     again = process_site.until(run_id, "Completed", "Failed")
     assert (again["state"], again["attempt"]) == ("Completed", 2)

@@ -347,7 +347,7 @@ def test_a_run_whose_account_is_not_known_for_a_while_waits(
     follower.ended("r1")
     waits = follower.run("r0")
     assert (waits.state, waits.reason) == (
-        RunState.WAITING, "it is not handed in yet: no such account",
+        RunState.WAITING, "it is not submitted yet: no such account",
     )  # fmt: skip
     monkeypatch.setattr(found, lambda *_: None)
     assert follower.ended("r0").exit.kind is ExitKind.OK  # type: ignore[union-attr]

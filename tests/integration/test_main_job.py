@@ -335,7 +335,7 @@ def test_missing_data_is_the_users_to_correct(process_site: LiveSite, tmp_path: 
             assert done.returncode == 2, done
             assert f"{job}:" in done.stderr
             assert f" {key}." in done.stderr
-    # Who hands it in otherwise learns it from the run.
+    # Who submits it otherwise learns it from the run.
     run_id = process_site.start("train/default", job=wrong)
     view = process_site.until(run_id, "Failed")
     assert "dataset.uri" in view["reason"]

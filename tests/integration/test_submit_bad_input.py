@@ -137,7 +137,9 @@ def test_what_a_team_may_never_hold_is_refused(tmp_path, site):
     site.ledger.settings.put(LINE, {"teams": {"default": {"max_running": 0}}})
     done, said = submit(tmp_path, GOOD)
     assert done.exit_code == 2
-    assert said.startswith('job.yaml:1 team: got "default"; its quota lets it run nothing; ask')
+    assert said.startswith(
+        'job.yaml:1 team: got "default"; its quota is 0, so none of its runs may start; ask'
+    )
     with pytest.raises(ValueError, match=r"teams\.default\.max_running: got 0; give at least 1"):
         adopt(site, LINE, {"teams": {"default": {"max_running": 0}}})
     adopt(site, LINE, {"teams": {"default": {"max_gpus": 0}}})

@@ -1,4 +1,4 @@
-"""What other tools hand in: each sample as it is, and what becomes of errors and cancellation."""
+"""What other tools submit: each sample as it is, and what becomes of errors and cancellation."""
 
 import shutil
 import signal

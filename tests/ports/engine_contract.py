@@ -333,7 +333,7 @@ class OperatedContract:
         waits = harness.request("echo once")
         harness.engine().submit(waits)
         harness.somebody.restart()
-        # What was handed in a moment before may be lost, and is then handed in anew.
+        # What was submitted a moment before may be lost, and is then submitted anew.
         harness.engine().submit(waits)
         assert harness.end(waits.key).kind is ExitKind.OK
         assert harness.log(waits.key) == "once\n"

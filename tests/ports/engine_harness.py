@@ -81,7 +81,7 @@ class EngineHarness:
         return Request(**{"key": key, "pool": self.pool, "command": shell, **least, **changes})
 
     def submitted(self, command: str, **changes: Any) -> Submitted:
-        """The same, handed in."""
+        """The same, submitted."""
         return self.engine().submit(self.request(command, **changes))
 
     def refuses(self, part: Part) -> bool:

@@ -208,7 +208,7 @@ async def _judged(site: Site, specs: Iterable[Spec]) -> list[Verdict]:
 
 
 def at_the_form(site: Site, specs: Iterable[Spec]) -> list[str]:
-    """What is said of each where it is handed in as Prefect's form does; empty: it is in."""
+    """What is said of each where it is submitted as Prefect's form does; empty: it is in."""
     return asyncio.run(_at_the_form(site, specs))
 
 
@@ -253,7 +253,7 @@ async def _verdict(client: httpx.AsyncClient, headers: Mapping[str, str], spec: 
 
 
 def _body(written: str | bytes) -> bytes:
-    """The request that hands in *written*: its values, or, where it has none, itself."""
+    """The request that submits *written*: its values, or, where it has none, itself."""
     try:
         values = read_document(written, "").values
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""Many short jobs handed in at once on one site, and what becomes of them."""
+"""Many short jobs submitted at once on one site, and what becomes of them."""
 
 import os
 import time
@@ -45,12 +45,12 @@ def settings_of(site: LiveSite) -> Settings:
 
 
 def run_burst(site: LiveSite, jobs: int, patience_s: float, say: Callable[[str], None]) -> Burst:
-    """Hand *jobs* in, and wait until all have ended or *patience_s* are over."""
+    """Submit *jobs*, and wait until all have ended or *patience_s* are over."""
     settings = settings_of(site)
     ledger = Ledger.open(site.ledger_url())
     before, begun_s = cpu_by_process(settings), time.monotonic()
     hand_in(site, jobs)
-    say(f"{jobs} jobs were handed in after {time.monotonic() - begun_s:.0f} s")
+    say(f"{jobs} jobs were submitted after {time.monotonic() - begun_s:.0f} s")
     runs: list[RunRecord] = []
     while time.monotonic() < begun_s + patience_s:
         time.sleep(_LOOK_EVERY_S)

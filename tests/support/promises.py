@@ -62,7 +62,7 @@ class Watched:
         self.runs: list[str] = []
 
     def submit(self, name: str, seconds: float, key: str | None = None) -> str:
-        """Hand one job in, as often as the server needs to hear it while it is killed."""
+        """Submit one job, as often as the server needs to hear it while it is killed."""
         job = sleeper() | {
             "name": name,
             "command": ["python", "-c", PROGRAM, str(self._folder), str(seconds)],

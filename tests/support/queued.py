@@ -36,7 +36,7 @@ def enqueue(site: Site, run_id: str, job: TrainingJob) -> None:
 def fill_queue(
     ledger: Ledger, run_ids: Iterable[str], job: Mapping[str, Any], demand: Demand
 ) -> None:
-    """Let many runs of five teams wait, handed in a second apart from a day ago on."""
+    """Let many runs of five teams wait, submitted a second apart from a day ago on."""
     begun = ledger.now() - timedelta(days=1)
     rows = [
         RunRow(

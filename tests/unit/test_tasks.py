@@ -1,4 +1,4 @@
-"""What the task `train` hands in, and by which key."""
+"""What the task `train` submits, and by which key."""
 
 from uuid import UUID, uuid4
 
@@ -54,7 +54,7 @@ def test_other_flow_runs_have_other_keys() -> None:
 
 @pytest.mark.parametrize("field", ["owner", "team"])
 def test_a_flow_cannot_say_whose_a_run_is(field: str) -> None:
-    """Its process may have an operator's token, which could hand it in as anybody's."""
+    """Its process may have an operator's token, which could submit it as anybody's."""
     with pytest.raises(InvalidInput, match="it comes from the token"):
         _refuse_owner({"name": "a", field: "ada"})
     _refuse_owner({"name": "a", "owner": "", "team": "default"})

@@ -206,7 +206,7 @@ def _account(name: str) -> Account | None:
 def _made(name: str, say: Callable[[str], None]) -> Account:
     useradd = shutil.which("useradd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if useradd is None:
-        raise NoAccount("there is no useradd")
+        raise NoAccount("the command useradd is not installed")
     say(f"making the system account {name}, which PostgreSQL is to run as: it refuses root …")
     command = [useradd, "--system", "--no-create-home", "--home-dir", "/nonexistent"]
     command += ["--shell", "/usr/sbin/nologin", "--user-group", name]

@@ -43,7 +43,7 @@ def take_over(settings: Settings, clock: Clock, say: Say) -> None:
     _check_ended(settings)
     url = make_database(settings, clock, say)
     _stop_who_writes(settings)
-    _check_ended(settings)  # a run may have been handed in meanwhile
+    _check_ended(settings)  # a run may have been submitted meanwhile
     copied = copy_ledger(old_ledger(settings), url)
     note_database(settings, url)
     put_aside(settings)
@@ -84,7 +84,9 @@ def _tell(settings: Settings, copied: Copied, say: Say) -> None:
     old = old_ledger(settings).with_name(f"ledger-{KEPT}.db")
     kinds = ("trace", "run", "attempt", "setting")
     came = ", ".join(f"{copied.rows[kind]} {kind}s" for kind in kinds)
-    say(f"the ledger came along from SQLite: {came}, and all else; the old one is kept as {old}")
+    say(
+        f"the ledger was copied from SQLite, with {came} and all else; the old one is kept as {old}"
+    )
     for name, count in copied.left.items():
         say(f"{count} rows of {name} stayed there: PostgreSQL refuses what is in them")
     if (server := _prefect_file(settings).with_name(f"prefect-{KEPT}.db")).exists():

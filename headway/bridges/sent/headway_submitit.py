@@ -34,7 +34,7 @@ class HeadwayJobEnvironment(JobEnvironment):
         return "headway"
 
     def activated(self) -> bool:
-        """Whether this process is in a run that the executor handed in."""
+        """Whether this process is in a run that the executor submitted."""
         return "HEADWAY_RUN_ID" in os.environ and super().activated()
 
     def _requeue(self, countdown: int) -> None:

@@ -50,7 +50,7 @@ function form() {
     h("label", { class: "long" }, "Job file", h("input", { id: "file", type: "file", accept: ".yaml,.yml,.json", onchange: opened })),
     area("text", "Text of the job file; the fields above win over it", 10, kept.text, "env:\n  SEED: \"1\"\npreemptible: true",
       (text) => { kept.text = text; }),
-    h("div", { class: "filters" }, h("button", { id: "hand-in" }, "Hand in"), h("button", { id: "save", type: "button", onclick: save }, "Save as a job file")),
+    h("div", { class: "filters" }, h("button", { id: "submit-job" }, "Submit"), h("button", { id: "save", type: "button", onclick: save }, "Save as a job file")),
     h("p", { class: "soft" }, "No folder is sent from here: the program is in the image, or came with the run that this begins as. ", h("code", {}, "headway run"), " sends your folder along."),
     h("p", { id: "said", role: "alert", class: "bad" }));
 }
@@ -172,7 +172,7 @@ const plainly = (error) => error.message.replace(/^--set (job file: )?/, "");
 const tell = (text) => { view.querySelector("#said").textContent = text; };
 
 async function handIn() {
-  const button = view.querySelector("#hand-in");
+  const button = view.querySelector("#submit-job");
   button.disabled = true;
   clearTimeout(waits);
   asking.abort();

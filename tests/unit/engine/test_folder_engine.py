@@ -97,7 +97,7 @@ def test_one_that_ended_well_and_left_no_trace_has_ended_nobody_knows_how(tmp_pa
     clock.sleep(61.0)
     (job,) = engine.jobs()
     assert (job.phase, job.end, job.reason) == (Phase.ENDED, None, NO_TRACE)
-    assert decide(Side.WAITS, job) == (Do.FORGET,)  # and is handed in anew
+    assert decide(Side.WAITS, job) == (Do.FORGET,)  # and is submitted anew
 
 
 @pytest.mark.parametrize("kind", [ExitKind.FAILED, ExitKind.INFRASTRUCTURE, ExitKind.TIMED_OUT])

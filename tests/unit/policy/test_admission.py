@@ -320,7 +320,7 @@ def test_what_only_closed_nodes_could_hold_is_shut_out():
 @pytest.mark.parametrize(
     ("limits", "field", "said"),
     [
-        ({"max_running": 0}, "team", "its quota lets it run nothing"),
+        ({"max_running": 0}, "team", "its quota is 0"),
         ({"max_gpus": 0}, "resources.gpus", "team red may hold 0 at once"),
         ({"max_gpus": 3}, "resources.gpus", "team red may hold 3 at once"),
         (
