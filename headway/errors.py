@@ -350,8 +350,8 @@ class CodeMissing(StagingError):
     code_id: str
     cause: str
     line = (
-        "code {code_id:quoted} cannot be brought to this node ({cause}); nothing was started. Hand "
-        "the job in again from its folder"
+        "code {code_id:quoted} cannot be brought to this node ({cause}); nothing was started. "
+        "Submit the job again from its folder"
     )
 
 

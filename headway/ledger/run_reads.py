@@ -81,8 +81,8 @@ class RunReads(Repository):
     ) -> list[RunRecord]:
         """The newest *limit* runs behind *after*, newest first; no parts of gangs.
 
-        They go by time and id, so that none comes twice and none is left out whatever is handed
-        in meanwhile.
+        They go by time and id, so that none comes twice and none is left out whatever is submitted
+        meanwhile.
 
         Args:
             limit: So many at most.
