@@ -79,12 +79,13 @@ def environment(settings: Settings, known: Mapping[str, str]) -> str:
     """
     names = {f"HEADWAY_{name.upper()}" for name in Settings.model_fields}
     names |= {"HEADWAY_TIMEZONE", auth.CLIENT, auth.SERVER}
-    chosen = {name: known[name] for name in sorted(names & known.keys())}
+    chosen = {name: known[name] for name in names & known.keys()}
     for name, value in chosen.items():
         if "\n" in value or "\0" in value:
             raise InvalidInput(name, "several lines", "give one line", where="environment")
     chosen["HEADWAY_HOME"] = str(settings.home)
-    return "".join(f'{name}="{value.translate(_NEEDS_QUOTES)}"\n' for name, value in chosen.items())
+    lines = (f'{name}="{value.translate(_NEEDS_QUOTES)}"\n' for name, value in chosen.items())
+    return "".join(sorted(lines))  # as what it has made is read back
 
 
 def units(settings: Settings) -> list[str]:

@@ -85,6 +85,11 @@ def test_the_environment_keeps_what_is_headways_and_reads_back_as_it_was(setting
     }  # fmt: skip
 
 
+def test_what_was_read_back_is_written_as_it_was(settings):
+    text = environment(settings, {"HEADWAY_NODE": "a", "HEADWAY_FILES_PORT": "1"})
+    assert environment(settings, read_environment(text)) == text
+
+
 def test_a_variable_of_two_lines_does_not_become_two_variables(settings):
     with pytest.raises(InvalidInput, match="HEADWAY_NODE"):
         environment(settings, {"HEADWAY_NODE": "a\nHEADWAY_HOME=/tmp"})
