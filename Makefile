@@ -17,7 +17,7 @@ SAY     = /^Collecting/ && ++n % 20 == 0 {print "  found " n " packages …"; ff
 TICK    = while sleep 20 >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do echo "  still at it …"; done;
 DEV     = $(VENV)/.dev
 
-.PHONY: help demo down samples zoo test test-deps check protocol seeded-bugs faults sick-gpus upgrade replicas bench terminal \
+.PHONY: help demo down samples zoo test test-deps check protocol seeded-bugs faults sick-gpus upgrade image replicas bench terminal \
   public-tables estimate-targets docs wheel lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -78,6 +78,10 @@ sick-gpus: $(DEV) ## GPUs of NVIDIA's imitation fall sick while a site uses them
 
 upgrade: $(DEV)  ## a site of an early 0.2 is brought to this code while runs go on, and back; two minutes
 	$(BIN)/python -m pytest -m long tests/faults/test_upgrade.py
+
+image: $(DEV)    ## the image of deployments/ is built, and compose runs a site of it; five minutes
+	@PYTHON=$(BIN)/python sh tests/install-system-deps.sh debootstrap docker-compose
+	$(BIN)/python -m pytest -m long tests/faults/test_image.py
 
 replicas: $(DEV) ## two API processes, services and a Redis: each dies while runs come and go
 	@PYTHON=$(BIN)/python sh tests/install-system-deps.sh redis-server haproxy

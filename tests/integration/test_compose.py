@@ -30,7 +30,7 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
     compose = YAML(typ="safe").load((ROOT / "deployments/compose.yaml").read_text())
     port = free_port()
     of_headway = "postgresql://headway:${LEDGER_PASSWORD}@"
-    of_a_node = "postgresql://${LEDGER_LOGIN:-headway:${LEDGER_PASSWORD}}@"
+    of_a_node = "postgresql://${LEDGER_USER:-headway}:${LEDGER_PASSWORD}@"
     put = {
         f"{of_headway}ledger/prefect": new_database(postgresql),
         f"{of_a_node}${{HEAD:-127.0.0.1}}/headway": new_database(postgresql),

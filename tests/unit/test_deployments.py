@@ -78,7 +78,9 @@ def test_compose_gives_both_one_auth_string_and_the_server_a_postgresql_of_its_o
     database = server["HEADWAY_SERVER_DATABASE_URL"]
     assert database.startswith("postgresql://")
     assert database != node["HEADWAY_LEDGER_URL"]
-    assert compose["configs"]["databases"]["content"] == "CREATE DATABASE prefect;"
+    assert (FOLDER / "databases.sql").read_text().startswith("CREATE DATABASE prefect;")
+    given = "./databases.sql:/docker-entrypoint-initdb.d/databases.sql:ro"
+    assert given in compose["services"]["ledger"]["volumes"]
     assert database.endswith("/prefect")
     # What its worker needs for the packet rules that keep jobs from its machine.
     assert compose["services"]["node"]["network_mode"] == "host"

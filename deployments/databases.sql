@@ -1,0 +1,1 @@
+CREATE DATABASE prefect; -- the Prefect server's own, beside the ledger
