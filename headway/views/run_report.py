@@ -342,19 +342,17 @@ def _left(history: RunHistory) -> Iterable[tuple[str, str]]:
 
 
 def _outputs(history: RunHistory) -> Iterable[tuple[str, str]]:
-    run_id = history.record.run_id
-    yield "from anywhere", f"headway logs {run_id}, headway outputs {run_id} DIR"
+    fetch = f"fetch them by: headway outputs {history.record.run_id} DIR"
     if history.outputs is None:
-        place = _place(history, history.record.node, Path("outputs"))
-        yield "outputs", f"{place}; what is there is not known here"
+        yield "outputs", f"on node {history.record.node}; {fetch}"
         return
     if not history.outputs and any(part.is_there and part.files for part in history.stored):
-        yield "outputs", "in the site's store; this node has let go of them"
+        yield "outputs", f"in the site's store; {fetch}"
         return
     files = "1 file" if len(history.outputs) == 1 else f"{len(history.outputs)} files"
-    yield "outputs", f"{files} in {history.folder / 'outputs'}"
+    yield "outputs", f"{files}; {fetch}"
     for path in history.outputs[:_MOST_OUTPUTS]:
-        yield "", _plain(path)
+        yield "", _plain(str(Path(path).relative_to(history.folder / "outputs")))
     if len(history.outputs) > _MOST_OUTPUTS:
         yield "", f"… and {len(history.outputs) - _MOST_OUTPUTS} more"
 

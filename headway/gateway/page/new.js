@@ -43,7 +43,7 @@ function form() {
   const limit = (field, label, example) => input([field, label, String, example]);
   const area = (id, label, rows, value, example, change) => h("label", { class: "long" }, label, h("textarea", {
     id, rows, placeholder: example, spellcheck: "false", oninput: (event) => { change(event.target.value); later(); } }, value));
-  return h("form", { id: "new-job", class: "card", onsubmit: (event) => { event.preventDefault(); handIn(); } },
+  return h("form", { id: "new-job", class: "card", onsubmit: (event) => { event.preventDefault(); submitJob(); } },
     h("div", { class: "fields" }, FIELDS.map(input), limit("budget", "Budget", ""), limit("deadline", "Ends within hours", "")),
     area("array", "Many runs (an array): each parameter with its values", 2, kept.values.array ?? "", "lr=0.1,0.01 seed=1..5",
       (text) => { kept.values.array = text; }),
@@ -145,7 +145,7 @@ function standing(now) {
   return h("dl", { class: "facts" },
     fact("Starts", now.starts_now ? now.reason : `${start(now)}; ${now.reason}`),
     now.promised_start_at ? fact("Goes first from", clock(now.promised_start_at)) : null,
-    fact("Takes", now.runtime_known ? `about ${duration(said.runtime_s)} (${duration(said.runtime_low_s)} to ${duration(said.runtime_high_s)})` : "not known before its first run"),
+    fact("Takes", now.runtime_known ? `about ${duration(said.runtime_s)} (${duration(said.runtime_low_s)} to ${duration(said.runtime_high_s)})` : "not known before its first run; the times below are a rough guess"),
     fact("Costs", now.runtime_known ? number(said.cost, 2) : NOT_KNOWN), fact("Host memory", size(now.needs_host_memory_bytes)),
     now.needs_gpus ? fact("GPUs", `${now.needs_gpus}, ${now.needs_whole_gpus ? "whole" : `${size(now.needs_gpu_memory_bytes)} of each`}`) : null,
     fact("Rests on", said.basis ?? NOT_KNOWN),
@@ -171,7 +171,7 @@ function mark(field) {
 const plainly = (error) => error.message.replace(/^--set (job file: )?/, "");
 const tell = (text) => { view.querySelector("#said").textContent = text; };
 
-async function handIn() {
+async function submitJob() {
   const button = view.querySelector("#submit-job");
   button.disabled = true;
   clearTimeout(waits);
