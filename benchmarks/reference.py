@@ -17,6 +17,7 @@ from pydantic_core import PydanticUndefined
 
 from blocks.site import HeadwayContainerPolicy, HeadwayLine, HeadwayNode
 from headway.cli.main import headway
+from headway.estimate.trace_files import TraceFileRow
 from headway.model.job import TrainingJob
 from headway.model.job_parts import After, Dataset, Resources, Session, Training
 from headway.settings import Settings
@@ -136,6 +137,12 @@ def pages() -> dict[str, str]:
             "Blocks",
             f"{MADE} They are edited in Prefect's UI under *Blocks*, and take effect in seconds.",
             *(f"## {name}\n\n{fields(block)}" for name, block in BLOCKS.items()),
+        ),
+        "traces.md": page(
+            "Columns of a trace file",
+            f"{MADE} A cell that is empty is unknown. Any other column of numbers is kept as a "
+            "metric; a name that begins with `--` is an option of the command.",
+            fields(TraceFileRow),
         ),
         "metrics.md": page(
             "Names of metrics",

@@ -42,37 +42,66 @@ _LOWER = BeforeValidator(str.lower)
 class TraceFileRow(BaseModel):
     """One row of a file of traces: the columns that headway knows; empty cells are left out.
 
-    What each means, and in which unit, stands in docs/estimates.md.
+    docs/reference/traces.md is made from it.
     """
 
     network: str
+    """Its name, as people spell it; needed."""
     gpu_type: str
+    """Product name, ``cpu`` for none; needed."""
     gpus: _Few
+    """In all, over every node; needed."""
     batch_size: _Count | None = None
+    """Samples of each GPU, in one iteration; the column is needed."""
     iteration_s: _Seconds | None = None
+    """Seconds of one step, in which **each** GPU takes a batch."""
     batch_s: _Seconds | None = None
+    """Seconds of one batch over all GPUs together, 1 ÷ their throughput; kept as
+    ``iteration_s`` = ``batch_s`` × GPUs."""
     epoch_s: _Seconds | None = None
+    """Seconds of one pass over the data set."""
     runtime_s: _Seconds | None = None
+    """Seconds of the whole run."""
     samples_per_s: _Positive | None = None
+    """Of all GPUs together; one of these five is needed."""
     nodes: Annotated[int, Field(ge=1, le=100_000)] = 1
+    """That the GPUs are spread over."""
     precision: Annotated[Literal["fp32", "fp16", "amp", "bf16"], _LOWER] = "fp32"
+    """One of ``fp32``, ``fp16``, ``amp`` and ``bf16``."""
     framework: str = ""
+    """Such as ``pytorch``."""
     data_threads: _Few | None = None
+    """That load data, on each GPU's side."""
     dataset_bytes: Annotated[int, Field(ge=0, le=_LARGEST)] | None = None
+    """Size of the data set."""
     dataset_samples: _Count | None = None
+    """Samples in an epoch."""
     epochs: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """Of the run."""
     iterations: _Count | None = None
+    """Of the run."""
     host_peak_bytes: _Count | None = None
+    """Most host memory on a node; with exit ``oom`` a bound that was not enough."""
     gpu_peak_bytes: _Count | None = None
+    """Most memory on a GPU; the same."""
     cpus: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """That it was granted."""
     exit: Annotated[Literal["ok", "oom", "failed"], _LOWER] = "ok"
+    """One of ``ok``, ``oom`` and ``failed``."""
     started_at: Annotated[datetime, AfterValidator(_in_utc)] | None = None
+    """ISO 8601, UTC where no zone is given."""
     recipe: str = ""
+    """Runs of one recipe are compared; the network where empty."""
     run_id: str | None = None
+    """What tells it from others; made from the row where empty."""
     flops: _Positive | None = None
+    """Operations of one sample's forward pass."""
     params: _Positive | None = None
+    """Parameters of the network."""
     activations: _Positive | None = None
+    """Elements of all layers' outputs for one sample."""
     layers: _Positive | None = None
+    """Layers of the network."""
 
 
 _MAY_BE_MISSING = TraceFileRow.model_fields.keys() - {"network", "gpu_type", "gpus", *TIMES}

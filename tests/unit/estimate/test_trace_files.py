@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headway.errors import InvalidInput
-from headway.estimate.trace_files import TraceFileRow, parse, write
+from headway.estimate.trace_files import parse, write
 from headway.model.trace import Trace
 
 HEAD = "network,gpu_type,gpus,batch_size,iteration_s"
@@ -174,8 +174,3 @@ def test_the_table_of_gavel_has_speed_ups_that_gpus_can_have():
     assert len(got.notices) == 1
     assert len(got.traces) == 405
     assert len(got.problems) == 6
-
-
-def test_each_column_is_documented_with_its_meaning():
-    page = (Path(__file__).parents[3] / "docs/estimates.md").read_text()
-    assert [c for c in TraceFileRow.model_fields if f"| `{c}` |" not in page] == []
