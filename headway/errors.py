@@ -147,8 +147,9 @@ class CertificateRefused(GatewayUnreachable):
 
     line = (
         "the certificate at {url} is not the one that is trusted here ({cause}), so nothing was "
-        "sent: somebody may stand between you and the site, or its operator has renewed it. Ask "
-        "them for the fingerprint (`headway certificate`), then `headway login` again"
+        "sent: it has expired (`headway doctor` there says so), its operator has renewed it, or "
+        "somebody stands between you and the site. Ask the operator for the fingerprint (`headway "
+        "certificate`), then `headway login` again"
     )
 
 

@@ -74,10 +74,11 @@ class Site:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """The ledger, its tables brought up to this code.
+        """The ledger.
 
         Raises:
             LedgerMissing: There is none; only `make_ledger` makes one.
+            LedgerOlder: Its tables are of an earlier headway; only an upgrade changes them.
         """
         return self._open_ledger(self.settings.database_url)
 

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -11,13 +12,16 @@ from typing import NamedTuple
 from headway.admin.database.own import looked_at
 from headway.admin.engines import look_at
 from headway.admin.processes import gateway_answers
+from headway.admin.told import told_otherwise
 from headway.credentials import noted_gateway
 from headway.errors import HeadwayError, LedgerError, SiteRefused
+from headway.gateway.certificate import RENEW, fitting
 from headway.home import disk_of
 from headway.model.container_policy import UIDS_OF_TEAMS
 from headway.model.node import Gpu
 from headway.node import daemon as daemons
 from headway.node.daemon import Daemon
+from headway.pinning import LOOPBACK
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
@@ -26,6 +30,7 @@ from headway.telemetry.errors import GpuLost
 from headway.this_node import lost_here
 from headway.units import GIB, format_size
 
+_SOON = timedelta(days=30)
 NEEDS_LEDGER = "unknown while the ledger cannot be read: fix that first"
 
 
@@ -52,6 +57,13 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     yield Finding("Prefect server", healthy, server.api_url if healthy else advice)
     if healthy:
         yield _try("auth string", lambda: _auth(server))
+    if site.settings.gateway_host not in LOOPBACK:
+        yield _try("certificate", lambda: _certificate(site))
+    if told := told_otherwise(site.settings):
+        advice = "run `headway up`, or this with the settings that the site was started with"
+        yield Finding(
+            "settings", ok=False, found=f"other than what runs has: {', '.join(told)}; {advice}"
+        )
     yield _try("gateway", lambda: _gateway(site.settings))
     yield _process("worker of this node", daemons.worker_daemon(site.settings), "not running")
     if ledger.ok:
@@ -74,9 +86,23 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     yield _try("GPUs", lambda: _gpus(site))
 
 
+def _certificate(site: Site) -> tuple[bool, str]:
+    """Whether the gateway's own certificate holds, and will for a while."""
+    now = site.clock.now()
+    own = fitting(site.settings, now)
+    if own is None:
+        return True, "none of the site's own"
+    until = f"until {own.expires_at:%Y-%m-%d}"
+    if own.expires_at < now + _SOON:
+        return False, f"it holds {until}: {RENEW}"
+    return True, f"for {', '.join(sorted(own.names))}, {until}"
+
+
 def _gateway(settings: Settings) -> tuple[bool, str]:
     """Whether commands about runs, typed on this machine, find the site's gateway."""
     place = noted_gateway(settings)
+    if place is not None and not (settings.is_guest or settings.token_file.exists()):
+        return False, f"{settings.token_file} is lost: `headway up` makes another one"
     if place is not None:
         advice = f"no answer at {place.url}: no command about runs works; run `headway up`"
         answers = gateway_answers(settings)

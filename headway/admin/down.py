@@ -107,6 +107,16 @@ def stop_starting(settings: Settings) -> list[str]:
     return [daemon.name for daemon in each if daemon.stop(signal.SIGTERM, _LEAVE_S)]
 
 
+def stop_for_others(site: Site) -> list[str]:
+    """Stop all but guard and database, for others to take their place; what was stopped.
+
+    Containers go on, and the next worker begins another flow process for each.
+    """
+    stopped = stop_starting(site.settings)
+    _end_flows(site, LiveFlows(site.settings.state_dir, site.clock), (signal.SIGKILL,))
+    return stopped + stop_serving(site)
+
+
 def stop_serving(site: Site) -> list[str]:
     """Stop flow processes, gateway and server, behind `stop_starting`; what was stopped."""
     settings, stopped = site.settings, []

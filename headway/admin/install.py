@@ -43,13 +43,18 @@ class KeptBySystemd(HeadwayError):
 
 
 def leave_to_systemd(settings: Settings, instead: str) -> None:
-    """Raise `KeptBySystemd` where the units here are of the site of *settings*."""
+    """Raise `KeptBySystemd` where systemd keeps the site of *settings*."""
+    if kept_by_systemd(settings):
+        raise KeptBySystemd(instead)
+
+
+def kept_by_systemd(settings: Settings) -> bool:
+    """Whether the units here are of the site of *settings*."""
     try:
         known = read_environment(ENVIRONMENT.read_text()) if installed() else {}
     except OSError:  # somebody else's, whose site is not root's
-        return
-    if known.get("HEADWAY_HOME") == str(settings.home):
-        raise KeptBySystemd(instead)
+        return False
+    return known.get("HEADWAY_HOME") == str(settings.home)
 
 
 def read_environment(text: str) -> dict[str, str]:

@@ -180,7 +180,7 @@ def _revoke_token(settings: Settings) -> None:
     """Let nobody in any more by the token that this machine got when it joined."""
     if not settings.token_file.exists():
         return
-    with suppress(LedgerError), closing(Ledger.open(settings.database_url)) as ledger:
+    with suppress(LedgerError), closing(Ledger.find(settings.database_url)) as ledger:
         known = ledger.access_tokens.valid(token_digest(settings.token_file.read_text().strip()))
         if known is not None:
             ledger.access_tokens.revoke(known.user, actor=os_user(), token_id=known.token_id)

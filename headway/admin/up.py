@@ -13,17 +13,20 @@ from typing import Any, NoReturn
 
 from headway.admin import processes
 from headway.admin.database.takeover import have_database
+from headway.admin.down import stop_for_others
 from headway.admin.environment import check_connections, prefect_command, site_environment
 from headway.admin.install import leave_to_systemd
 from headway.admin.processes import SCHEDULER, StartFailed, only_one, server_command
 from headway.admin.register import register, write_profile
 from headway.admin.supervisor import LOOK_AGAIN_S, Standby, start_supervisor
+from headway.admin.told import note_told, told_otherwise
 from headway.clock import Clock
 from headway.credentials import noted_gateway
-from headway.errors import InvalidInput
+from headway.errors import InvalidInput, LedgerError
+from headway.gateway.certificate import fitting
 from headway.gateway.tokens import have_local_token
 from headway.home import ROOT_HOME, ballast_given_up, settle
-from headway.node.daemon import guard_daemon, supervisor_note, worker_daemon
+from headway.node.daemon import fork_daemon, guard_daemon, supervisor_note, worker_daemon
 from headway.prefect.auth import have_auth, site_auth
 from headway.prefect.client import PrefectServer
 from headway.project import PROJECT
@@ -53,11 +56,21 @@ def _bring_up(site: Site, say: Say) -> dict[str, Any]:
     if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
         say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")
     with only_one(settings):
+        if not settings.is_guest:
+            have_auth(settings)
+            fitting(settings, site.clock.now())
+        forks = processes.start_forks(settings)  # it imports while the database starts
+        database = have_database(settings, site.clock, say)
+        try:
+            site.make_ledger()
+        except LedgerError:
+            if forks:  # it is of this headway, and the site may be of another
+                fork_daemon(settings).stop(signal.SIGTERM, 10.0)
+            raise
+        stop_told_otherwise(site, say)  # behind all that may be refused
+        processes.start_forks(settings)
         if not supervisor_note(settings).exists():  # one that stayed may be of an earlier version
             guard_daemon(settings).stop(signal.SIGTERM, 10.0)
-        processes.start_forks(settings)  # it imports while the database starts
-        database = have_database(settings, site.clock, say)
-        site.make_ledger()
         if worker_daemon(settings).process() is None:
             # Here, where somebody reads why it cannot be.
             check_name(site.ledger, settings)
@@ -66,6 +79,7 @@ def _bring_up(site: Site, say: Say) -> dict[str, Any]:
                 say(f"programs run as plain processes: {site.chosen.why_no_engine}")
         started, registered = (_node if settings.is_guest else _site)(site, say)
         start_supervisor(settings)
+        note_told(settings)
     gateway = noted_gateway(settings)
     return {
         "url": settings.api_url.removesuffix("/api"),
@@ -80,6 +94,13 @@ def _bring_up(site: Site, say: Say) -> dict[str, Any]:
     }
 
 
+def stop_told_otherwise(site: Site, say: Say) -> None:
+    """Stop what runs with other settings than these, but guard and database."""
+    if other := told_otherwise(site.settings):
+        say(f"what runs has other settings ({', '.join(other)}): restarting it …")
+        stop_for_others(site)
+
+
 _Started = list[tuple[str, bool]]
 
 
@@ -87,7 +108,6 @@ def _site(site: Site, say: Say) -> tuple[_Started, bool]:
     """Start all processes of a site; which were new, and whether anything was registered."""
     settings = site.settings
     have_local_token(settings, site.ledger)
-    have_auth(settings)  # the gateway tells it to the server
     with ThreadPoolExecutor() as beside:
         gateway = beside.submit(processes.start_gateway, settings, site.clock, say)
         server = processes.start_prefect(settings, site.clock, say)

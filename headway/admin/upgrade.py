@@ -11,18 +11,16 @@ import psutil
 
 from headway.admin.database.backup import back_up, put_back
 from headway.admin.database.own import start_database
-from headway.admin.down import Say, stop_serving, stop_starting
+from headway.admin.down import Say, stop_for_others
 from headway.admin.environment import check_connections
-from headway.admin.install import leave_to_systemd
+from headway.admin.install import kept_by_systemd
 from headway.admin.processes import only_one
 from headway.admin.up import bring_up
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, LedgerMissing
 from headway.ledger import Ledger
 from headway.ledger.database import SCHEMA_VERSION
-from headway.ledger.errors import SchemaMismatch
+from headway.ledger.errors import LedgerNewer, LedgerOlder
 from headway.node import daemon as daemons
-from headway.node.flowlock import LiveFlows
-from headway.node.mending import end_flow
 from headway.project import PROJECT
 from headway.settings import Settings
 from headway.site import Site
@@ -48,29 +46,42 @@ def upgrade(site: Site, say: Say) -> Path | None:
     changed, and all is started from this package. Where one of the last two fails the site of
     before is started again, as far as its package is still there.
 
+    Where systemd or compose keeps the site only the tables are changed: they would start again
+    what this stops.
+
     Returns:
         The file of the backup; None on a node that has joined a site elsewhere.
 
     Raises:
         NotUpgraded: It failed, and what the site is now.
-        SchemaMismatch: The ledger is newer than this package; or older, on a node that has joined.
+        LedgerMissing: There is no ledger.
+        LedgerNewer: The ledger is newer than this package.
+        LedgerOlder: It is older, on a node that has joined.
     """
     settings, clock = site.settings, site.clock
     check_connections(settings)
-    _check_supervised(settings)
+    supervised = _is_supervised(settings)
     old = _environment_of_running(settings)
-    start_database(settings, clock, say)
+    if not supervised:
+        start_database(settings, clock, say)
     found = Ledger.schema(settings.database_url)
     say(f"installed: headway {version('headway')}, schema {SCHEMA_VERSION}; the site: {found}")
-    if found is None or found > SCHEMA_VERSION or (settings.is_guest and found < SCHEMA_VERSION):
-        raise SchemaMismatch(found or "none", SCHEMA_VERSION)
+    if found is None:
+        raise LedgerMissing(str(settings.home))
+    if found > SCHEMA_VERSION:
+        raise LedgerNewer(found, SCHEMA_VERSION)
+    if settings.is_guest and found < SCHEMA_VERSION:
+        raise LedgerOlder(found, SCHEMA_VERSION)
+    if supervised:
+        file = None if settings.is_guest else _upgraded(site, found, say)
+        say("now restart the services of this site with this headway (`headway install`)")
+        return file
     _stop(site, say)
     file = None
     changed = False
     try:
         if not settings.is_guest:
-            file = _backed_up(site, found, say)
-            site.make_ledger()  # in one transaction: where it fails, nothing is changed
+            file = _upgraded(site, found, say)  # where it fails, no table is changed
         changed = not settings.is_guest  # from here on, Prefect's database may be, too
         bring_up(site, say)
     except Exception as error:  # whatever it is, the site of before is wanted back
@@ -81,32 +92,24 @@ def upgrade(site: Site, say: Say) -> Path | None:
     return file
 
 
-def _check_supervised(settings: Settings) -> None:
-    """Refuse where systemd or compose would start again what this stops."""
-    leave_to_systemd(
-        settings,
-        "`headway backup FILE`, then `headway install` of the new package, which restarts it",
-    )
+def _is_supervised(settings: Settings) -> bool:
+    """Whether systemd or compose would start again what this stops."""
     served = daemons.worker_daemon(settings), daemons.gateway_daemon(settings)
-    if any(each.process() for each in served) and not daemons.supervisor_note(settings).exists():
-        cause = "this site was not started by `headway up`"
-        do = "Run `headway backup FILE`, then restart its services with the new package"
-        raise NotUpgraded(cause, do)
+    runs = any(each.process() for each in served)
+    by_services = settings.server_url is not None  # those of compose, which may be down
+    unlike_up = runs and not daemons.supervisor_note(settings).exists()
+    return kept_by_systemd(settings) or by_services or unlike_up
 
 
 def _stop(site: Site, say: Say) -> None:
     """Stop all but guard and database; nothing writes then but the guard, which renews leases."""
-    settings = site.settings
-    with only_one(settings):
-        stopped = stop_starting(settings)
-        flows = LiveFlows(settings.state_dir, site.clock)
-        for run_id in flows.now():  # the next worker begins another one for what runs
-            end_flow(site, run_id, signal.SIGKILL)
-        stopped += stop_serving(site)
+    with only_one(site.settings):
+        stopped = stop_for_others(site)
     say(f"stopped: {', '.join(stopped) or 'nothing'}; what runs goes on")
 
 
-def _backed_up(site: Site, schema: str, say: Say) -> Path:
+def _upgraded(site: Site, schema: str, say: Say) -> Path:
+    """Change the tables, which had *schema*, behind a backup; its file."""
     folder = site.settings.home / "backups"
     folder.mkdir(mode=0o700, exist_ok=True)
     at = site.clock.now().strftime("%Y%m%dT%H%M%S")
@@ -115,6 +118,7 @@ def _backed_up(site: Site, schema: str, say: Say) -> Path:
     for each in sorted(folder.glob("*-schema-*.backup"))[:-_KEPT]:
         each.unlink()
     say(f"backup: {file}")
+    Ledger.upgrade(site.settings.database_url).close()
     return file
 
 
@@ -139,8 +143,7 @@ def _go_back(site: Site, old: Mapping[str, str] | None, file: Path | None, say: 
     """Have the databases as in *file*, if one is given, and the site of before; what is now."""
     settings = site.settings
     with only_one(settings):
-        stop_starting(settings)
-        stop_serving(site)
+        stop_for_others(site)
         daemons.guard_daemon(settings).stop(signal.SIGTERM, 10.0)
     if vars(site).get("ledger"):
         site.ledger.close()  # its connections would keep the database from being exchanged

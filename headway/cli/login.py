@@ -103,7 +103,7 @@ def certificate(names: tuple[str, ...], renew: bool) -> Json:
     if renew:
         wanted = names or tuple(sorted(found.names if found else ()))
         found = make_certificate(site.settings, wanted, site.clock.now())
-        say("restart the gateway: it goes on with the one that it has read", err=True)
+        say("`headway up` lets the gateway show it, or a restart of its service", err=True)
     elif names:
         raise InvalidInput("name", ", ".join(names), "give --renew with it")
     if found is None:

@@ -1,6 +1,7 @@
 """Commands about nodes: node add, join, serve, leave, drain, resume, gpu, remove."""
 
 import shlex
+import signal
 import sys
 
 import click
@@ -12,10 +13,13 @@ from headway.admin.node_removal import remove_node, unknown_node
 from headway.admin.processes import start_guard, start_worker
 from headway.admin.register import write_profile
 from headway.admin.supervisor import start_supervisor
+from headway.admin.told import note_told
+from headway.admin.up import stop_told_otherwise
 from headway.cli.completion import NODE
 from headway.cli.inputs import agreed, this_site
 from headway.cli.output import Json, as_json, print_json, say, told_by
 from headway.model.node import NodeState
+from headway.node.daemon import guard_daemon, supervisor_note
 from headway.this_node import os_user
 
 
@@ -81,9 +85,13 @@ def join(server: str, ledger: str, machine: bool) -> None:
         ask=ask if sys.stdin.isatty() else None,
     )
     write_profile(site.settings, tell)
+    stop_told_otherwise(site, tell)
+    if not supervisor_note(site.settings).exists():  # so that it has the settings of now, too
+        guard_daemon(site.settings).stop(signal.SIGTERM, 10.0)
     start_guard(site.settings, site.clock, tell)
     start_worker(site.settings, site.clock, tell)
     start_supervisor(site.settings)
+    note_told(site.settings)
     if machine:
         print_json({"node": site.settings.node, "pool": site.settings.pool, "server": server})
     else:

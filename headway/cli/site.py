@@ -21,7 +21,7 @@ def up(engine: str | None, machine: bool) -> None:
     """Start the site on this machine.
 
     That is the database, Prefect's server, gateway, guard and worker; on a machine that has joined
-    a site elsewhere, its guard and worker. What is already running stays as it is.
+    a site elsewhere, its guard and worker. What already runs with the same settings stays as it is.
 
     Examples:
       headway up
@@ -58,6 +58,7 @@ def upgrade() -> None:
     Runs go on, and what waits stays in the queue. The databases are first written to a file in
     `backups` of the home; where something fails, they and the site of before are brought back.
     Install the new headway beside the old one, not over it: only then can that be started again.
+    Where systemd or compose keeps the site, only the databases are changed: restart its services.
 
     Examples:
       headway upgrade

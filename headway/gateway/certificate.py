@@ -27,6 +27,10 @@ from headway.this_node import os_user
 
 _NAME = re.compile(r"[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*")
 _MOST_CHARACTERS = 253
+RENEW = (
+    "run `headway certificate --renew`, then `headway up`; after that everybody logs in again, and "
+    "other nodes join again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +75,18 @@ def have_certificate(settings: Settings, names: Collection[str], now: datetime) 
     """The site's certificate for *names*, made where there is none.
 
     Raises:
-        InvalidInput: There is one for other names. Another one would shut out whoever has
-            pinned it, so an operator has to ask for it.
+        InvalidInput: There is one for other names, or it has expired. Another one would shut out
+            whoever has pinned it, so an operator has to ask for it.
     """
     known = site_certificate(settings)
     if known is None:
         return make_certificate(settings, sorted(names), now)
+    if known.expires_at <= now:
+        ended = f"{known.expires_at:%Y-%m-%d}"
+        raise InvalidInput("certificate", ended, f"the gateway's has expired: {RENEW}")
     missing = sorted(_plain(name) for name in names if _plain(name) not in known.names)
     if missing:
-        allowed = (
-            f"the site's certificate is for {', '.join(sorted(known.names))}: make one for all of "
-            "them with `headway certificate --renew --name …`; then everybody logs in again"
-        )
+        allowed = f"the site's certificate is for {', '.join(sorted(known.names))}: {RENEW}"
         raise InvalidInput("name", ", ".join(missing), allowed)
     return known
 
@@ -97,7 +101,7 @@ def make_certificate(settings: Settings, names: Sequence[str], now: datetime) ->
         allowed = "give --name with each name or address by which the gateway is asked"
         raise InvalidInput("name", "nothing", allowed)
     # By these the other machines of the site come in, and the commands of this one.
-    own = [settings.address, reached_by_itself(settings.gateway_host)]
+    own = [*settings.gateway_names, settings.address, reached_by_itself(settings.gateway_host)]
     known = dict.fromkeys([*names, *filter(None, own)])
     general = [_general(each) for each in known]
     key = ec.generate_private_key(ec.SECP256R1())
@@ -116,6 +120,18 @@ def make_certificate(settings: Settings, names: Sequence[str], now: datetime) ->
     if found is None:
         raise RuntimeError("the certificate that was just written is not there")
     return found
+
+
+def fitting(settings: Settings, now: datetime) -> Certificate | None:
+    """The certificate that the gateway shows; None where it is not one of the site's own.
+
+    Raises:
+        InvalidInput: It has expired, or is for other names than the gateway has.
+    """
+    host = settings.gateway_host
+    if host in LOOPBACK or site_certificate(settings) is None:
+        return None
+    return have_certificate(settings, [*settings.gateway_names, reached_by_itself(host)], now)
 
 
 def _general(name: str) -> x509.GeneralName:

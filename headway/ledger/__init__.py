@@ -1,5 +1,6 @@
 """The ledger: every SQL statement of headway is in this package."""
 
+import enum
 from copy import copy
 from datetime import datetime
 from typing import Self
@@ -12,8 +13,9 @@ from headway.ledger.audit_log import AuditLog
 from headway.ledger.calls import Calls
 from headway.ledger.code import Code
 from headway.ledger.columns import now
-from headway.ledger.database import Connections, Database, open_engine, shown
+from headway.ledger.database import SCHEMA_VERSION, Connections, Database, open_engine, shown
 from headway.ledger.engines import Engines
+from headway.ledger.errors import LedgerOlder
 from headway.ledger.flow_starts import FlowStarts
 from headway.ledger.gang_asks import GangAsks
 from headway.ledger.inspection import Inspection
@@ -39,6 +41,16 @@ from headway.ledger.turns import Turns
 from headway.ledger.uploads import Uploads
 from headway.ledger.usage import Holdings
 from headway.ledger.warnings import Warnings
+
+
+class _Tables(enum.Enum):
+    """What whoever opens the ledger may do with its tables."""
+
+    KEEP = enum.auto()
+    MAKE = enum.auto()
+    """Where there are none."""
+    CHANGE = enum.auto()
+    """Bring older ones to this code, too."""
 
 
 class Ledger:
@@ -84,13 +96,22 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """The ledger at *url*, made where there is none, its tables brought up to this code.
+        """The ledger at *url*, made where there is none.
 
         Raises:
             LedgerUnreachable: The database does not answer.
-            SchemaMismatch: It is newer than this code.
+            LedgerNewer: It is newer than this code.
+            LedgerOlder: It is older.
         """
-        return cls._opened(url, Connections.MANY, make=True)
+        return cls._opened(url, Connections.MANY, _Tables.MAKE)
+
+    @classmethod
+    def upgrade(cls, url: str) -> Self:
+        """The same, the tables of an older one brought to this code, in one transaction.
+
+        Whoever calls it has a backup.
+        """
+        return cls._opened(url, Connections.MANY, _Tables.CHANGE)
 
     @classmethod
     def find(cls, url: str, keep: Connections = Connections.MANY) -> Self:
@@ -102,7 +123,7 @@ class Ledger:
         Raises:
             LedgerMissing: There is none.
         """
-        return cls._opened(url, keep, make=False)
+        return cls._opened(url, keep, _Tables.KEEP)
 
     @staticmethod
     def schema(url: str) -> str | None:
@@ -118,13 +139,17 @@ class Ledger:
             engine.dispose()
 
     @classmethod
-    def _opened(cls, url: str, keep: Connections, *, make: bool) -> Self:
+    def _opened(cls, url: str, keep: Connections, tables: _Tables) -> Self:
         engine = open_engine(url, keep)
         ledger = cls(Database(engine))
         try:
-            if not make and ledger._database.schema_version() is None:
+            found = ledger._database.schema_version()
+            if found is None and tables is _Tables.KEEP:
                 raise LedgerMissing(shown(engine))
-            ledger._database.migrate(then=renew)
+            if found is not None and found < SCHEMA_VERSION and tables is not _Tables.CHANGE:
+                raise LedgerOlder(found, SCHEMA_VERSION)
+            if found != SCHEMA_VERSION:
+                ledger._database.migrate(then=renew)
         except LedgerError:
             ledger.close()
             raise

@@ -34,7 +34,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import InvalidInput, LedgerError, LedgerUnreachable
 from headway.ledger.codec import T, record
-from headway.ledger.errors import LedgerRefused, SchemaMismatch
+from headway.ledger.errors import LedgerNewer, LedgerRefused
 from headway.model.document import HIDDEN
 from headway.waits import waiting_for
 
@@ -247,13 +247,13 @@ class Database:
             then: What belongs to the change: nobody sees the one without the other.
 
         Raises:
-            SchemaMismatch: The tables are newer than this code.
+            LedgerNewer: The tables are newer than this code.
         """
         found = self.schema_version()
         if found == to:
             return False
         if found is not None and found > SCHEMA_VERSION:
-            raise SchemaMismatch(found, SCHEMA_VERSION)
+            raise LedgerNewer(found, SCHEMA_VERSION)
         # Alembic takes a third of a second to import: only when there is work for it.
         from alembic import command  # noqa: PLC0415
         from alembic.config import Config  # noqa: PLC0415

@@ -25,14 +25,27 @@ class TermOver(LedgerError):
     )
 
 
-class SchemaMismatch(LedgerError):
-    """The tables are older or newer than this code."""
+class LedgerNewer(LedgerError):
+    """The tables are newer than this code."""
 
+    exit_status = 2
     found: str
     expected: str
     line = (
-        "the ledger's schema is {found}, this headway needs {expected}; run `headway up` with one "
-        "version on every node"
+        "the ledger is at {found}, newer than this headway, which needs {expected}; nothing was "
+        "changed. Use the headway that the site's machine has"
+    )
+
+
+class LedgerOlder(LedgerError):
+    """The tables are older than this code; an upgrade alone changes them, which keeps a backup."""
+
+    exit_status = 2
+    found: str
+    expected: str
+    line = (
+        "the ledger is at {found}, this headway needs {expected}; nothing was changed. Run "
+        "`headway upgrade` on the site's machine: it keeps a backup, and runs go on"
     )
 
 

@@ -35,6 +35,20 @@ def answers(url: str) -> bool:
     return True
 
 
+def refuses(url: str) -> bool:
+    """Whether the cluster that *url* leads into runs, and has another password."""
+    try:
+        _connect(url, _MAINTENANCE).close()
+    except psycopg.OperationalError as error:
+        return "password authentication failed" in str(error)
+    return False
+
+
+def speaks(url: str) -> bool:
+    """Whether the cluster that *url* leads into takes or refuses a password."""
+    return answers(url) or refuses(url)
+
+
 def hangs(url: str) -> bool:
     """Whether the cluster is there and gives no answer; one that refuses may be starting."""
     try:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from headway.errors import LedgerUnreachable
 from headway.ledger import Ledger, database
-from headway.ledger.errors import SchemaMismatch
+from headway.ledger.errors import LedgerNewer, LedgerOlder
 from headway.model.lease import Demand, Lease, Sharing, Wait
 from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading
 from headway.model.run import Measurement, RunState
@@ -229,7 +229,7 @@ def test_a_schema_newer_than_the_code_is_left_alone(ledger: Ledger, ledger_url: 
     """An old worker beside a ledger that was upgraded: it says so and writes nothing."""
     with ledger._database.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(LedgerNewer):
         Ledger.open(ledger_url)
 
 
@@ -271,7 +271,9 @@ def test_an_upgrade_killed_at_any_statement_keeps_live_leases(
         undone += ledger._database.schema_version() == "0006"
         ledger.close()
     assert undone > 4, "nobody was killed in the midst of it"
-    after = Ledger.open(ledger_url)
+    with pytest.raises(LedgerOlder, match=r"at 0006.*`headway upgrade`"):
+        Ledger.find(ledger_url)
+    after = Ledger.upgrade(ledger_url)
     assert [each.fence for each in after.leases.live()] == [each.fence for each in live]
     assert [each.expires_at for each in after.leases.live()] == [each.expires_at for each in live]
     found = after.runs.of(ids)

@@ -115,6 +115,18 @@ def test_what_runs_goes_on_and_what_waits_starts(site: OldSite, tmp_path: Path) 
     assert len(programs) >= 2
     assert site.schema() == OLD_SCHEMA
 
+    # Nothing else of this code changes the tables, or begins beside the old one.
+    for words in (("up",), ("user", "list"), ("node", "drain", "test-node")):
+        refused = site.run(*words)
+        assert refused.returncode == 2, refused.stdout
+        assert (
+            f"the ledger is at {OLD_SCHEMA}, this headway needs {SCHEMA_VERSION}" in refused.stderr
+        )
+        assert "Run `headway upgrade` on the site's machine" in refused.stderr
+    advice = site.run("doctor").stderr + site.run("doctor").stdout
+    assert "Do first: ledger: the ledger is at" in advice, advice
+    assert (site.schema(), site.is_old()) == (OLD_SCHEMA, True)
+
     # A migration that fails: a table that it makes is there.
     with psycopg.connect(site.ledger_url(), autocommit=True) as database:
         database.execute("CREATE TABLE leader (in_the_way INTEGER)")

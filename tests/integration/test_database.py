@@ -161,12 +161,33 @@ def test_it_comes_back_after_a_power_loss(settings: Settings) -> None:
         assert ledger.settings.get("node/a") == {"reserve_cpus": 1}
 
 
-def test_a_database_whose_address_is_gone_is_not_made_anew(settings: Settings) -> None:
+@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_database_whose_password_is_lost_gets_another_one(
+    settings: Settings, *, lost: bool, runs: bool
+) -> None:
     have_database(settings, CLOCK, print)
-    settings.database_note.unlink()
-    with pytest.raises(NoDatabase, match=r"database\.url in the home, is gone"):
-        make_database(settings, CLOCK, print)
-    assert made_by(settings.home / "database") >= 14
+    with closing(Ledger.open(settings.database_url)) as ledger:
+        ledger.settings.put("node/a", {"reserve_cpus": 1})
+    before, made = settings.database_url, made_by(settings.home / "database")
+    if lost:
+        settings.database_note.unlink()
+        assert looked_at(settings) == (False, mock.ANY)
+        with pytest.raises(NoDatabase, match=r"database\.url in the home, is gone"):
+            make_database(settings, CLOCK, print)  # as `headway restore` would
+    else:
+        settings.database_note.write_text(before.replace("headway:", "headway:no-", 1))
+    if not runs:
+        database_daemon(settings).stop(signal.SIGINT, 30.0)
+    elif not lost:
+        assert "another password" in looked_at(settings)[1]
+    assert have_database(settings, CLOCK, print)
+    with closing(Ledger.find(settings.database_url)) as ledger:
+        assert ledger.settings.get("node/a") == {"reserve_cpus": 1}
+    assert (hosting.answers(before), made_by(settings.home / "database")) == (False, made)
+    password = urlsplit(settings.database_url).password
+    assert password is not None
+    assert password not in database_daemon(settings).log.read_text()
 
 
 def test_a_try_that_went_no_further_is_begun_again(settings: Settings) -> None:

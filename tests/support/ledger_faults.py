@@ -136,7 +136,7 @@ def killed_at(
     def open_and_do() -> None:
         if migrate:
             die_at(moment)
-        ledger = Ledger.open(url)
+        ledger = Ledger.upgrade(url) if migrate else Ledger.open(url)
         if not migrate:
             die_at(moment)
         do(ledger)

@@ -156,7 +156,7 @@ def _restore_elsewhere(settings: Settings, parts: dict[str, Path]) -> None:
 
 def _let_nodes_in(url: str) -> None:
     """Grant to the logins of nodes, as far as the server has them, what they need."""
-    with closing(Ledger.open(url)) as ledger:
+    with closing(Ledger.upgrade(url)) as ledger:
         ledger.node_logins.renew()
 
 

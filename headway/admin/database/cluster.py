@@ -81,6 +81,16 @@ class Cluster:
         finally:
             secret.unlink()
 
+    def change_password(self, password: str) -> None:
+        """Let *password* be that of its owner from now on; it must not run.
+
+        Raises:
+            StartFailed: It could not be opened.
+        """
+        server, *given = self.command()
+        said = f"ALTER ROLE {hosting.OWNER} PASSWORD '{password}'\n"
+        self.run([server, "--single", *given, "postgres"], _START_S, said)
+
     def command(self) -> list[str]:
         """The command that is the server."""
         settings = _SETTINGS | {"unix_socket_directories": str(self.folder)}
@@ -88,14 +98,14 @@ class Cluster:
         return [self.binaries.path("postgres"), "-D", str(self.data), *given]
 
     def start(self, url: str, clock: Clock) -> None:
-        """Start it and wait until it answers at *url*.
+        """Start it and wait until it answers at *url*, be it that the password there is wrong.
 
         Raises:
             StartFailed: It ended, or does not answer.
         """
         if self.daemon.process() is None:
             self.daemon.start(self.command(), environment(), user=self._user, cwd=Path("/"))
-        await_ready(self.daemon, "the database", lambda: hosting.answers(url), _START_S, clock)
+        await_ready(self.daemon, "the database", lambda: hosting.speaks(url), _START_S, clock)
 
     def become(self) -> NoReturn:
         """Let this process be the server."""
@@ -116,8 +126,8 @@ class Cluster:
         if self.account is not None:
             os.chown(path, self.account.uid, self.account.gid)
 
-    def run(self, command: list[str], limit_s: float) -> None:
-        """Run one of its programs as its owner; what it says goes to the log.
+    def run(self, command: list[str], limit_s: float, said: str = "") -> None:
+        """Run one of its programs as its owner, which is *said* something; its answer is logged.
 
         Raises:
             StartFailed: It did not succeed.
@@ -125,7 +135,7 @@ class Cluster:
         self.daemon.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.daemon.log.open("ab") as log:
             done = subprocess.run(
-                command, env=environment(), cwd="/", stdin=subprocess.DEVNULL, stdout=log,
+                command, env=environment(), cwd="/", input=said.encode(), stdout=log,
                 stderr=subprocess.STDOUT, check=False, timeout=limit_s, user=self._user,
                 group=self.account.gid if self.account is not None else None,
                 extra_groups=[] if self.account is not None else None,

@@ -53,7 +53,35 @@ def start_database(settings: Settings, clock: Clock, say: Say) -> bool:
             cluster = upgrade(cluster, newer, url, clock, say)
         say(f"starting PostgreSQL {cluster.binaries.version} in {cluster.folder} …")
         cluster.start(url, clock)
+        if hosting.refuses(url):
+            url = give_password(settings, say)
+            cluster.start(url, clock)
     return True
+
+
+def give_password(settings: Settings, say: Say) -> str:
+    """Give the site's own PostgreSQL, which is stopped, another password; its noted address.
+
+    Raises:
+        NoDatabase: Nothing here can start it.
+        StartFailed: It could not be opened.
+    """
+    cluster, _ = own_cluster(settings, say)
+    cluster.stop()
+    say("the database's password is lost: giving it another one …")
+    password = secrets.token_urlsafe(24)
+    cluster.change_password(password)
+    url = hosting.socket_url(str(cluster.folder), password)
+    note_database(settings, url)
+    return url
+
+
+def lost_address(settings: Settings) -> bool:
+    """Whether the site has a PostgreSQL, and the file with its address and password is gone."""
+    if settings.names_ledger or settings.database_note.exists():
+        return False
+    folder = _folder(settings)
+    return (folder / "data/PG_VERSION").exists() and not (folder / UNFINISHED).exists()
 
 
 def make_database(settings: Settings, clock: Clock, say: Say) -> str:
@@ -95,6 +123,8 @@ def become_database(settings: Settings, clock: Clock, say: Say) -> NoReturn:
     if settings.names_ledger:
         raise InvalidInput("HEADWAY_LEDGER_URL", HIDDEN, "the site has no database of its own")
     daemon = database_daemon(settings)
+    if lost_address(settings):
+        give_password(settings, say)
     if not settings.database_note.exists():
         note_database(settings, make_database(settings, clock, say))
         daemon.stop(signal.SIGINT, 60.0)
@@ -206,7 +236,8 @@ def _check_new(folder: Path) -> None:
     if folder.exists() and not (folder / UNFINISHED).exists() and any(folder.iterdir()):
         raise NoDatabase(
             f"a database is in {folder}, but its address, the file database.url in the home, is "
-            "gone; put that file back, or move the folder away"
+            "gone",
+            "`headway up` makes that file anew; or move the folder away",
         )
 
 
@@ -214,9 +245,13 @@ def looked_at(settings: Settings) -> tuple[bool, str]:
     """Whether the site's database is as it should be, and what it is."""
     if settings.names_ledger:
         return True, "the one that was named for this site"
+    if lost_address(settings):
+        return False, "its password, the file database.url, is lost; `headway up` makes another one"
     if not settings.database_note.exists():
         return False, "there is none yet; `headway up` makes and starts a PostgreSQL"
     process, url = database_daemon(settings).process(), settings.database_url
+    if process is not None and hosting.refuses(url):
+        return False, "it has another password than database.url; `headway up` makes another one"
     if process is None or not hosting.answers(url):
         return (
             False,

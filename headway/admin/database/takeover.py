@@ -4,7 +4,13 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from headway.admin.database.own import make_database, note_database, start_database
+from headway.admin.database.own import (
+    give_password,
+    lost_address,
+    make_database,
+    note_database,
+    start_database,
+)
 from headway.clock import Clock
 from headway.errors import HeadwayError
 from headway.ledger.copying import Copied, copy_ledger, not_ended, not_ended_in_prefect
@@ -111,6 +117,8 @@ def have_database(settings: Settings, clock: Clock, say: Callable[[str], None]) 
     """
     if settings.names_ledger:
         return False
+    if lost_address(settings):
+        give_password(settings, say)
     if settings.database_note.exists():
         if old_ledger(settings).exists():  # broken off before its last step
             put_aside(settings)

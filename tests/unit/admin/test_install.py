@@ -167,7 +167,7 @@ def test_only_root_installs(settings, monkeypatch):
         install(settings)
 
 
-@pytest.mark.parametrize("command", ["up", "down", "upgrade"])
+@pytest.mark.parametrize("command", ["up", "down"])
 def test_a_site_that_systemd_keeps_is_left_to_it(settings, machine, monkeypatch, command):
     install(settings, {"HEADWAY_NODE": "a"})
     monkeypatch.setenv("HEADWAY_HOME", str(settings.home))
