@@ -300,8 +300,8 @@ class LedgerMissing(LedgerError):
     exit_status = 3
     url: str
     line = (
-        "there is no ledger at {url}, so nothing is known of nodes and runs; start a site with "
-        "`headway up`, or set HEADWAY_HOME to the home of one"
+        "there is no ledger at {url}, and this command needs one: it is for operators, on a machine "
+        "of the site. Start a site with `headway up`, or set HEADWAY_HOME to the home of one"
     )
 
 
@@ -325,8 +325,8 @@ class RunUnknown(LedgerError):
     http_status = 404
     run: str
     line = (
-        "no run is called {run:quoted}; `headway runs` lists them, `headway show` the members of "
-        "an array"
+        "no run that this command takes is called {run:quoted}: `headway runs` lists runs and "
+        "arrays, `headway show` the members of an array; `headway results` takes an array"
     )
 
 

@@ -164,7 +164,7 @@ def _print_list(document: Json) -> None:
     if document["files"]:
         print_rows(_COLUMNS, document["files"])
     else:
-        say("nothing is in its outputs, or nothing fits")
+        say("its outputs have no file, or none that fits --only")
     _say_what_is_missing(document)
 
 

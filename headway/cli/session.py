@@ -167,7 +167,9 @@ def _shell_in(client: Client, run_id: str, back: str) -> int:
 @click.argument("run", type=RUN)
 @click.argument("port", type=_PORT, required=False)
 @click.option(
-    "--local-port", type=click.IntRange(0, 65_535), help="Of this machine; PORT by default."
+    "--local-port",
+    type=click.IntRange(0, 65_535),
+    help="Of this machine; PORT, or a free one, by default.",
 )
 def forward(run: str, port: int | None, local_port: int | None) -> None:
     """Forward a local port to one of a run.
@@ -192,7 +194,7 @@ def forward(run: str, port: int | None, local_port: int | None) -> None:
         client.address,
         view["run_id"],
         port,
-        local_port=port if local_port is None else local_port,
+        local_port=local_port,
         said=lambda line: say(line, err=True),
     )
     say(f"127.0.0.1:{way.local_port} leads to port {port} of {view['name']} until Ctrl-C")

@@ -40,6 +40,10 @@ def open_port(address: Address, run_id: str, port: int) -> ClientConnection:
     return opened
 
 
+def _listen(port: int) -> socket.socket:
+    return socket.create_server((LOOPBACK[0], port))
+
+
 class Forward:
     """A port of this machine's loopback that leads to a port of a run, until it is closed."""
 
@@ -49,7 +53,7 @@ class Forward:
         run_id: str,
         port: int,
         *,
-        local_port: int,
+        local_port: int | None,
         said: Callable[[str], None],
     ) -> None:
         """Listen; *said* is told why a connection could not be carried.
@@ -58,7 +62,8 @@ class Forward:
             address: The gateway, and who asks.
             run_id: The run.
             port: One of its ports.
-            local_port: Of this machine; any free one if 0.
+            local_port: Of this machine; any free one if 0. None: *port*, or any free one where
+                another program has that, such as the run itself on a node.
             said: Is given lines for people.
 
         Raises:
@@ -69,10 +74,12 @@ class Forward:
         self._port = port
         self._said = said
         try:
-            self._listening = socket.create_server((LOOPBACK[0], local_port))
+            self._listening = _listen(port if local_port is None else local_port)
         except OSError as error:
-            allowed = f"it cannot be listened on here ({error.strerror}): give another one"
-            raise InvalidInput("--local-port", local_port, allowed) from None
+            if local_port is not None:
+                allowed = f"it cannot be listened on here ({error.strerror}): give another one"
+                raise InvalidInput("--local-port", local_port, allowed) from None
+            self._listening = _listen(0)
         # The end of an answer does not wait for the receipt of its beginning.
         self._listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.local_port: int = self._listening.getsockname()[1]

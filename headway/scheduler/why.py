@@ -153,7 +153,9 @@ def _ahead(now: PoolNow, made: Plan, run: WaitingRun) -> Iterator[Ahead]:
         elif other.promised_s is not None and other.promised_s <= at_s:
             reason = "it has waited until the start that it was promised"
         else:
-            reason = "it would end first if all shared the GPUs: it is shorter, or came earlier"
+            reason = (
+                "it would end first if all shared the nodes equally: it is shorter, or came earlier"
+            )
         yield Ahead(position, other, reason)
 
 

@@ -292,6 +292,10 @@ def test_a_port_here_that_is_taken_is_told_with_what_to_do() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(InvalidInput, match=rf"--local-port.*{port}.*give another one"):
             Forward(Address("http://head", "t"), RUN, 6006, local_port=port, said=print)
+        # Where nobody has named one: on a node the run itself has it.
+        way = Forward(Address("http://head", "t"), RUN, port, local_port=None, said=print)
+        assert way.local_port != port
+        way.close()
 
 
 @pytest.mark.parametrize(

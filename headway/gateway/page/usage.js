@@ -11,6 +11,6 @@ export async function usageView(place) {
   const rows = found.rows.map((row) => [row.team, row.user, ...cells(row)]);
   if (rows.length) rows.push([h("b", {}, "all"), "", ...cells(found.total)]);
   const counted = ["runs", "GPU-hours", "idle", "GiB-hours", "not used", "CPU-hours", "not used", "cost", "of it idle GPUs"];
-  redraw(place, h("h2", {}, `Usage since ${new Date(found.since).toLocaleDateString()}`),
+  redraw(place, h("h2", {}, `Usage since ${found.since.slice(0, 10)}`),
     table("Usage", [["team"], ["user"], ...counted.map((name) => [name, "n"])], rows, "Nothing was held this month."));
 }

@@ -64,7 +64,7 @@ def test_without_a_ledger_nothing_is_said_to_be_empty(tmp_path: Path, command: l
     got = CliRunner().invoke(headway, command)
     assert (got.exit_code, got.stdout) == (3, "")
     (line,) = got.stderr.splitlines()
-    assert line.startswith(f"there is no ledger at {tmp_path / 'home'}, so nothing")
+    assert line.startswith(f"there is no ledger at {tmp_path / 'home'}, and this")
     assert not (tmp_path / "home").exists()
 
 
@@ -153,7 +153,7 @@ def test_an_argument_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     with_ledger(tmp_path / "home")
     got = CliRunner().invoke(headway, ["profile", "\udcff"])
     assert (got.exit_code, len(got.stderr.splitlines())) == (2, 1), got
-    assert "no run is called" in got.stderr
+    assert "no run that this command takes is called" in got.stderr
 
 
 @pytest.mark.parametrize("command", [["estimate"], ["submit"], ["traces", "import"]])
