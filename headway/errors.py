@@ -300,7 +300,7 @@ class LedgerMissing(LedgerError):
     exit_status = 3
     url: str
     line = (
-        "there is no ledger at {url}, and this command needs one: it is for operators, on a machine "
+        "there is no ledger at {url}, and this command is for operators on a machine "
         "of the site. Start a site with `headway up`, or set HEADWAY_HOME to the home of one"
     )
 
