@@ -28,20 +28,12 @@ def folder_of(url: str) -> Path:
 
 def answers(url: str) -> bool:
     """Whether the cluster that *url* leads into takes connections."""
-    try:
-        _connect(url, _MAINTENANCE).close()
-    except psycopg.OperationalError:
-        return False
-    return True
+    return _refusal(url) is None
 
 
 def refuses(url: str) -> bool:
     """Whether the cluster that *url* leads into runs, and has another password."""
-    try:
-        _connect(url, _MAINTENANCE).close()
-    except psycopg.OperationalError as error:
-        return "password authentication failed" in str(error)
-    return False
+    return "password authentication failed" in str(_refusal(url))
 
 
 def speaks(url: str) -> bool:
@@ -51,13 +43,16 @@ def speaks(url: str) -> bool:
 
 def hangs(url: str) -> bool:
     """Whether the cluster is there and gives no answer; one that refuses may be starting."""
+    return isinstance(_refusal(url), psycopg.errors.ConnectionTimeout)
+
+
+def _refusal(url: str) -> psycopg.OperationalError | None:
+    """Why no connection is taken; None where one is."""
     try:
         _connect(url, _MAINTENANCE).close()
-    except psycopg.errors.ConnectionTimeout:
-        return True
-    except psycopg.OperationalError:
-        pass
-    return False
+    except psycopg.OperationalError as error:
+        return error
+    return None
 
 
 def have_databases(url: str) -> None:

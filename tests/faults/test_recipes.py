@@ -20,6 +20,7 @@ from headway.model.run import RESTARTED
 from headway.settings import Settings
 from headway.this_node import OPERATORS_TEAM, os_user
 from headway.units import MIB
+from tests.support.nodes import StubNode, several_nodes
 from tests.support.site import (
     BIN,
     LiveSite,
@@ -33,6 +34,7 @@ from tests.support.site import (
 )
 from tests.support.small_disk import filled, small_disk
 
+HERE = {"HEADWAY_ADDRESS": "127.0.0.1"}
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -97,6 +99,37 @@ def test_lost_secrets_are_made_anew_while_a_run_goes_on_and_a_site_can_be_remove
     assert processes_of(site.home) == []
     assert made_by(site.home / "database") > 0  # it lies in the home, and goes with it
     shutil.rmtree(site.home)
+
+
+@pytest.mark.postgresql
+def test_a_node_joins_again_behind_a_new_auth_string(postgresql: str, tmp_path: Path) -> None:
+    nodes = {"head": StubNode(0, env=HERE), "left": StubNode(0, env=HERE)}
+    with several_nodes(tmp_path, postgresql, nodes) as sites:
+        head, left = sites["head"], sites["left"]
+        going = _on_left(head, tmp_path, "going", 4000)
+        head.until_training(going)
+        (head.home / "auth").unlink()
+        up(head)
+        left.env["PREFECT_API_AUTH_STRING"] = head.auth()
+        ledger = (left.home / "ledger.url").read_text().strip()
+        again = left.run("node", "join", "--server", f"{head.url}/api", "--ledger", ledger)
+        assert again.returncode == 0, again.stderr
+        assert "what runs has other settings (auth): restarting it" in again.stdout
+        done = _on_left(head, tmp_path, "done", 1)
+        view = head.until(done, "Completed", "Failed")
+        assert (view["state"], view["node"]) == ("Completed", "left")
+        log = left.home / f"runs/{going}/log/attempt-1.log"
+        seen = log.read_text().count("iteration")
+        wait_for(lambda: log.read_text().count("iteration") > seen + 8, left.worker_log)
+        view = head.show(going)
+        assert (view["state"], view["attempt"]) == ("Running", 1)
+
+
+def _on_left(site: LiveSite, folder: Path, name: str, steps: int) -> str:
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(sleeper(steps, name=name)))
+    run_id: str = site.json("submit", str(path), "--node", "left")["run_id"]
+    return run_id
 
 
 def _secrets(site: LiveSite) -> list[str]:
