@@ -79,9 +79,9 @@ sick-gpus: $(DEV) ## GPUs of NVIDIA's imitation fall sick while a site uses them
 upgrade: $(DEV)  ## a site of an early 0.2 is brought to this code while runs go on, and back; two minutes
 	$(BIN)/python -m pytest -m long tests/faults/test_upgrade.py
 
-image: $(DEV)    ## the image of deployments/ is built, and compose runs a site of it; five minutes
+image: $(DEV)    ## compose runs a site of the image, systemd another and a node; ten minutes
 	@PYTHON=$(BIN)/python sh tests/install-system-deps.sh debootstrap docker-compose
-	$(BIN)/python -m pytest -m long tests/faults/test_image.py
+	$(BIN)/python -m pytest -m long tests/faults/test_image.py tests/faults/test_install.py
 
 replicas: $(DEV) ## two API processes, services and a Redis: each dies while runs come and go
 	@PYTHON=$(BIN)/python sh tests/install-system-deps.sh redis-server haproxy

@@ -1,11 +1,14 @@
 """Commands about nodes: node add, join, serve, leave, drain, resume, gpu, remove."""
 
+import os
 import shlex
 import signal
 import sys
+from collections.abc import Callable
 
 import click
 
+from headway.admin import install as installing
 from headway.admin import join as joining
 from headway.admin.down import AtDown, take_down
 from headway.admin.gpu_reset import gpu_was_reset
@@ -20,6 +23,7 @@ from headway.cli.inputs import agreed, this_site
 from headway.cli.output import Json, as_json, print_json, say, told_by
 from headway.model.node import NodeState
 from headway.node.daemon import guard_daemon, supervisor_note
+from headway.site import Site
 from headway.this_node import os_user
 
 
@@ -57,8 +61,9 @@ def add(name: str) -> Json:
     "--server", required=True, metavar="URL", help="The Prefect API, http://head:4200/api."
 )
 @click.option("--ledger", required=True, metavar="URL", help="What `headway node add` has printed.")
+@click.option("--install", is_flag=True, help="Let systemd keep it, as `headway install` does.")
 @as_json
-def join(server: str, ledger: str, machine: bool) -> None:
+def join(server: str, ledger: str, install: bool, machine: bool) -> None:
     """Make this machine a node of a site and start its worker.
 
     HEADWAY_NODE names the node, HEADWAY_POOL its work pool, which is made where there is none. The
@@ -66,7 +71,7 @@ def join(server: str, ledger: str, machine: bool) -> None:
 
     Examples:
       headway node join --server http://head:4200/api --ledger LOGIN
-      HEADWAY_POOL=a100 headway node join --server http://head:4200/api --ledger LOGIN
+      HEADWAY_POOL=a100 headway node join --server http://head:4200/api --ledger LOGIN --install
     """
     site = this_site()
 
@@ -77,6 +82,10 @@ def join(server: str, ledger: str, machine: bool) -> None:
         answer: str = click.prompt("the site's auth string", hide_input=True, err=True)
         return answer.strip()
 
+    if not install:
+        installing.leave_to_systemd(
+            site.settings, "join with --install, then `systemctl restart 'headway-*'`"
+        )
     joining.join(
         site.settings,
         server_url=server,
@@ -85,6 +94,17 @@ def join(server: str, ledger: str, machine: bool) -> None:
         ask=ask if sys.stdin.isatty() else None,
     )
     write_profile(site.settings, tell)
+    if install:
+        installing.install(site.settings, os.environ, tell, start=True, dry=False)
+    else:
+        _start(site, tell)
+    if machine:
+        print_json({"node": site.settings.node, "pool": site.settings.pool, "server": server})
+    else:
+        say(f"node {site.settings.node} takes runs of pool {site.settings.pool}")
+
+
+def _start(site: Site, tell: Callable[[str], None]) -> None:
     stop_told_otherwise(site, tell)
     if not supervisor_note(site.settings).exists():  # so that it has the settings of now, too
         guard_daemon(site.settings).stop(signal.SIGTERM, 10.0)
@@ -92,10 +112,6 @@ def join(server: str, ledger: str, machine: bool) -> None:
     start_worker(site.settings, site.clock, tell)
     start_supervisor(site.settings)
     note_told(site.settings)
-    if machine:
-        print_json({"node": site.settings.node, "pool": site.settings.pool, "server": server})
-    else:
-        say(f"node {site.settings.node} takes runs of pool {site.settings.pool}")
 
 
 @node.command()

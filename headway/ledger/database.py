@@ -86,6 +86,7 @@ def _engine(address: URL, keep: Connections) -> Engine:
         max_overflow=_MOST_CONNECTIONS - max(keep.value, 1),
         # A server that vanishes from the network is given up soon, not after the system's 15 min.
         connect_args={
+            "client_encoding": "utf8",  # a cluster made without a locale would answer in bytes
             "connect_timeout": 10,
             "keepalives_idle": 10,
             "keepalives_interval": 5,

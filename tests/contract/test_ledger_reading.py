@@ -1,7 +1,10 @@
 """What only reads the ledger waits for no writer, and cannot write."""
 
 from collections.abc import Callable
+from contextlib import closing
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from headway.errors import LedgerError
@@ -49,3 +52,14 @@ def test_what_only_reads_cannot_write(ledger: Ledger) -> None:
     assert ledger.settings.get("sneaked") is None
     for name in ("a", "b", "c"):  # the connection that only read can be lent to who writes
         assert ledger.settings.put(name, {})
+
+
+def test_a_database_of_a_machine_without_a_locale_is_read_as_any_other(ledger_url: str) -> None:
+    """Its PostgreSQL knows no encoding (SQL_ASCII): what a client does not ask for are bytes."""
+    plain = f"{urlsplit(ledger_url).path[1:]}_plain"
+    with psycopg.connect(ledger_url, autocommit=True) as connection:
+        how = "ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+        connection.execute(f"CREATE DATABASE {plain} {how}".encode())
+    with closing(Ledger.open(f"{ledger_url}_plain")) as ledger:
+        ledger.settings.put("said", {"name": "Zoë"})
+        assert ledger.settings.get("said") == {"name": "Zoë"}

@@ -85,3 +85,13 @@ def test_compose_gives_both_one_auth_string_and_the_server_a_postgresql_of_its_o
     # What its worker needs for the packet rules that keep jobs from its machine.
     assert compose["services"]["node"]["network_mode"] == "host"
     assert compose["services"]["node"]["cap_add"] == ["NET_ADMIN"]
+
+
+def test_user_data_of_a_node_calls_what_exists_and_hides_what_it_writes():
+    document = YAML(typ="safe").load((FOLDER / "cloud-init.yaml").read_text())
+    assert (FOLDER / "cloud-init.yaml").read_text().startswith("#cloud-config\n")
+    assert set(document) == {"packages", "write_files", "runcmd"}
+    assert [each["permissions"] for each in document["write_files"]] == ["0600"]
+    (script,) = document["runcmd"]
+    (call,) = re.findall(r"/opt/headway/bin/(headway .*)", script)
+    assert_exists(*shlex.split(call))

@@ -177,3 +177,20 @@ def test_a_site_that_systemd_keeps_is_left_to_it(settings, machine, monkeypatch,
     assert (done.exit_code, "systemd keeps this site" in done.output) == (2, True), done.output
     monkeypatch.setenv("HEADWAY_HOME", str(settings.home.with_name("another")))
     installing.leave_to_systemd(Settings(), "not of this home")
+
+
+def test_join_leaves_the_node_to_systemd_where_it_is_asked_to(settings, machine, monkeypatch):
+    def join(own, **_):
+        own.server_pointer.write_text("http://10.8.0.1:4200/api")
+
+    monkeypatch.setattr("headway.cli.node.joining.join", join)
+    monkeypatch.setattr("headway.cli.node.write_profile", lambda *_: None)
+    monkeypatch.setenv("HEADWAY_HOME", str(settings.home))
+    monkeypatch.setenv("HEADWAY_NODE", "gpu-2")
+    forget_site()
+    words = ["node", "join", "--server", "http://10.8.0.1:4200/api", "--ledger", "x", "--install"]
+    done = CliRunner().invoke(headway, words)
+    assert done.exit_code == 0, done.output
+    started = ["start", "--no-block", "headway-guard.service", "headway-worker.service"]
+    assert machine[-1] == started
+    assert 'HEADWAY_NODE="gpu-2"' in installing.ENVIRONMENT.read_text()
