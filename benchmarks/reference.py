@@ -129,13 +129,15 @@ def pages() -> dict[str, str]:
         ),
         "settings.md": page(
             "Variables of a node",
-            f"{MADE} They are read once, when a process starts. `HEADWAY_TIMEZONE` is that of the "
-            "nightly refit at 02:00; the machine's when not set.",
+            f"{MADE} They are read once, when a process starts. But for `HEADWAY_HOME` they may be "
+            "in [`config.yaml`](../operating.md#configuration), too. `HEADWAY_TIMEZONE`, not in "
+            "it, is that of the nightly refit at 02:00; the machine's when not set.",
             table(("variable", "default", "meaning"), *variables),
         ),
         "blocks.md": page(
             "Blocks",
-            f"{MADE} They are edited in Prefect's UI under *Blocks*, and take effect in seconds.",
+            f"{MADE} They are edited in Prefect's UI under *Blocks*, or in `config.yaml`, and take "
+            "effect in seconds.",
             *(f"## {name}\n\n{fields(block)}" for name, block in BLOCKS.items()),
         ),
         "traces.md": page(

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from prefect.blocks.core import Block
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from headway.model.container_policy import (
     BASE_IMAGES,
@@ -29,6 +29,7 @@ _LINE = PolicySettings()
 class HeadwayNode(Block):
     """How much of one node headway may promise, and what it costs. Named after the node."""
 
+    model_config = ConfigDict(coerce_numbers_to_str=True)  # sizes as config.yaml may have them
     _block_type_name: ClassVar[str] = "Headway node"
     _block_type_slug: ClassVar[str] = "headway-node"
     _description: ClassVar[str] = "Reserve, prices and limits of one GPU node of a headway site."

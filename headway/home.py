@@ -49,12 +49,16 @@ TOLD_FOLDER, GANG_FOLDER = "told", "gang-"
 No program may write there; a closed one would be closed to the program that runs."""
 _MARKS = frozenset({"node.id", "ledger.db", "ledger.url", "database.url"})
 """What every home has that was settled to its end."""
+CONFIG = "config.yaml"
+"""What the operator writes: see `headway.settings`."""
 _NAMES = frozenset(
     {*_LEFT, *_PASSED, "auth", "containers", "engines", "models", "prefect", "state"}
-    | {"ballast", "gpus.csv", "networks.csv", "lost+found"}
+    | {"ballast", CONFIG, "gpus.csv", "networks.csv", "lost+found"}
 )
 """What is in one that was not."""
 _OTHERS = 0o077
+_OPERATORS_BYTES = MIB
+"""Most of a file that an operator writes."""
 _SHORT_BYTES = 64 * MIB
 """With less PostgreSQL, which writes its log in files of 16 MiB, may not start."""
 _BALLAST_BYTES = 256 * MIB
@@ -133,6 +137,30 @@ def _not_own(home: Path) -> str:
     if names & _MARKS or not others:
         return ""
     return f"it holds other things ({', '.join(others[:3])}), which would be closed to others"
+
+
+def read_operators(path: Path) -> tuple[bytes, int] | None:
+    """What is in *path*, and its mode; None where there is no such file.
+
+    Raises:
+        InvalidInput: It is a link, or others than the operator may have written it.
+        PermissionError: It is another user's.
+    """
+    if path.is_symlink():
+        raise InvalidInput("file", str(path), "it is a link; give a file", where=path.name)
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):  # `settle` refuses such a home
+        return None
+    with os.fdopen(file, "rb") as opened:
+        found = os.fstat(file)
+        owners = {0, os.geteuid(), path.parent.stat().st_uid}  # the folder's could exchange it
+        shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if shared or found.st_uid not in owners or not stat.S_ISREG(found.st_mode):
+            mode = f"mode {stat.S_IMODE(found.st_mode):04o}, uid {found.st_uid}"
+            allowed = f"others may have written it; type `chmod 600 {path}` once that is not so"
+            raise InvalidInput("file", mode, allowed, where=str(path))
+        return opened.read(_OPERATORS_BYTES), found.st_mode
 
 
 def disk_of(path: Path) -> str:

@@ -1,18 +1,32 @@
-"""The environment, read once: every setting that may differ between nodes is here."""
+"""What may differ between nodes, read once: from the environment, else from the home's config.yaml.
+
+That file's section `machine` has the names of the variables without HEADWAY_, in lower case. Its
+other sections are what operators set in blocks: `headway.admin.config_file`.
+"""
 
 import os
 import platform
+import stat
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from headway.errors import InvalidInput, LedgerMissing
-from headway.home import ROOT_HOME
+from headway.home import CONFIG, ROOT_HOME, read_operators
 from headway.model.container_policy import ApiAccess
+from headway.model.document import HIDDEN, Document
+from headway.model.document_errors import as_one, errors_in
+from headway.model.job_fields import Refused
 from headway.units import GIB, MIB
 
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432, "redis": 6379, "rediss": 6379}
@@ -25,11 +39,49 @@ def _default_home() -> Path:
     return own if own.is_dir() and own.stat().st_uid == 0 else ROOT_HOME
 
 
+def config_here() -> Path:
+    """The configuration file of the home that the environment names, which need not be there."""
+    given = os.environ.get("HEADWAY_HOME")
+    return (_default_home() if given is None else Path(given)).expanduser().absolute() / CONFIG
+
+
+def read_config(path: Path) -> Document | None:
+    """What the configuration file *path* says; None where there is none.
+
+    Raises:
+        InvalidInput: Others than the operator may have written it, or read a secret in it; it
+            is a link, or no YAML.
+        PermissionError: It is another user's.
+    """
+    if (found := read_operators(path)) is None:
+        return None
+    # ruamel.yaml takes long to import, and few homes have the file.
+    from headway.model.yaml_document import read_document  # noqa: PLC0415
+
+    document = read_document(found[0], str(path))
+    secrets = sorted(SECRETS & document.group("machine").keys())
+    if secrets and found[1] & (stat.S_IRGRP | stat.S_IROTH):
+        allowed = f"others may read it; type `chmod 600 {path}`"
+        raise InvalidInput(f"machine.{secrets[0]}", HIDDEN, allowed, where=str(path))
+    return document
+
+
+def _machine(path: Path) -> dict[str, Any]:
+    """What the configuration file *path* sets of this machine. Raises `InvalidInput`."""
+    try:
+        document = read_config(path) or Document({})
+    except PermissionError:  # of a home that others pass through to the site's public data
+        return {}
+    if errors := errors_in(document, ("machine",), Written):
+        raise as_one(errors)
+    return document.group("machine")
+
+
 def read_settings() -> "Settings":
     """The settings of this process.
 
     Raises:
-        InvalidInput: A variable has a value that is not allowed.
+        InvalidInput: A variable, or the configuration file, has a value that is not allowed.
     """
     try:
         return Settings()
@@ -62,7 +114,7 @@ class _InHome:
 
 
 class Settings(BaseSettings):
-    """Settings of this installation on this node, from `HEADWAY_*` variables."""
+    """Settings of this installation on this node: of `HEADWAY_*` variables, else of the file."""
 
     model_config = SettingsConfigDict(env_prefix="HEADWAY_", frozen=True, extra="ignore")
 
@@ -135,6 +187,23 @@ class Settings(BaseSettings):
     """What the data sets that members of one team have put may take on the gateway's disk."""
     log_limit_bytes: int = Field(256 * MIB, gt=0)
     """Of each attempt's log, at most this much is kept."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic names the arguments
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is given here, else in the environment, else in the file. Raises `InvalidInput`."""
+        if settings_cls is Written:
+            return (init_settings,)
+        home = init_settings().get("home")
+        path = config_here() if home is None else Path(home).expanduser().absolute() / CONFIG
+        said = InitSettingsSource(settings_cls, _machine(path))
+        return init_settings, env_settings, said
 
     @field_validator("home")
     @classmethod
@@ -269,3 +338,20 @@ class Settings(BaseSettings):
     """Estimator versions."""
     state_dir: ClassVar[_InHome] = _InHome("state")
     """Process ids, sockets and logs of the site's own processes."""
+
+
+class Written(Settings, extra="forbid"):
+    """The same, of what is given alone: what the section `machine` of a file says."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_home(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if "home" in values:
+            raise Refused("leave it out: HEADWAY_HOME says where this file is", "home")
+        return values
+
+
+SECRETS = frozenset(
+    name for name, field in Settings.model_fields.items() if field.annotation == SecretStr | None
+)
+"""Settings that are secrets."""

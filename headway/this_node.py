@@ -4,9 +4,10 @@ import logging
 import os
 import pwd
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,18 @@ from pydantic import BaseModel
 from headway.errors import HeadwayError, InvalidInput
 from headway.home import node_identity, strip_set_ids
 from headway.ledger import Ledger
+from headway.model.access import BY_A_BLOCK
 from headway.model.container_policy import ContainerPolicy, NetworkMode
 from headway.model.gpu_health import GpuDrain
 from headway.model.job_types import OWNER
 from headway.model.lease import Lease, Refuse
 from headway.model.node import Capacity, Gpu, MemoryMeans, Node, NodePorts, NodeReading, PortUse
 from headway.model.node_settings import NodeSettings
+from headway.model.number_range import NumberRange
 from headway.policy.gpu_health import ends_runs
 from headway.policy.network import network_of
 from headway.policy.settings import LINE
+from headway.policy.team_uids import agree
 from headway.runtime.errors import CeilingUnsafe
 from headway.runtime.listening import listening_ports
 from headway.runtime.port import RuntimeKind
@@ -75,17 +79,25 @@ def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
     return True
 
 
-def keep(site: Site, name: str, document: dict[str, Any]) -> bool:
-    """Keep what an operator set under *name* for those whom it concerns; whether it is new.
+def keep(site: Site, name: str, document: dict[str, Any], actor: str = BY_A_BLOCK) -> bool:
+    """Keep what *actor* set under *name* for those whom it concerns; whether it is new.
 
     Raises:
         ValueError: The document is not valid; what held before goes on to hold.
     """
-    return site.ledger.settings.put(name, _checked(site, name, document))
+    return site.ledger.settings.put(name, _checked(site, name, document), actor=actor)
 
 
 def _checked(site: Site, name: str, document: dict[str, Any]) -> dict[str, Any]:
-    """*document* without what is not set. Raises `ValueError` where it is not valid."""
+    """`checked_setting`, of which the uids are noted."""
+    document = checked_setting(site, name, document)
+    if name == POLICY:
+        _settle_uids(ContainerPolicy.model_validate(document), site.ledger.team_uids.settle)
+    return document
+
+
+def checked_setting(site: Site, name: str, document: dict[str, Any]) -> dict[str, Any]:
+    """*document* without what is not set. Raises `ValueError` where it may not be kept."""
     if name == LINE:
         document = {key: value for key, value in document.items() if value is not None}
         try:
@@ -101,7 +113,7 @@ def _checked(site: Site, name: str, document: dict[str, Any]) -> dict[str, Any]:
             refused = network_of(wanted, 1, site.settings.api_access)
             if isinstance(refused, Refuse):
                 raise ValueError(refused.allowed)
-            _settle_uids(site, wanted)
+            _settle_uids(wanted, partial(agree, site.ledger.team_uids.all()))
     return document
 
 
@@ -113,11 +125,10 @@ def _refuse_above(site: Site, policy: ContainerPolicy) -> None:
         raise ValueError(str(error)) from error
 
 
-def _settle_uids(site: Site, policy: ContainerPolicy) -> None:
-    """Note the uids that *policy* names. Raises `ValueError` for what other files belong to."""
-    asked = {team: rules.uids for team, rules in policy.teams.items() if rules.uids is not None}
+def _settle_uids(policy: ContainerPolicy, settle: Callable[[dict[str, NumberRange]], Any]) -> None:
+    """*settle* the uids that *policy* names. Raises `ValueError` for what other files belong to."""
     try:
-        site.ledger.team_uids.settle(asked)
+        settle({team: it.uids for team, it in policy.teams.items() if it.uids is not None})
     except InvalidInput as error:
         raise ValueError(str(error)) from error
 

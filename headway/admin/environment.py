@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import tzlocal
+from pydantic import SecretStr
 from sqlalchemy import make_url
 
 from headway.errors import InvalidInput
@@ -68,20 +69,20 @@ def site_environment(settings: Settings) -> dict[str, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
     modules = [str(PROJECT), *filter(None, [env.get("PYTHONPATH")])]  # flows, blocks
     site = {
-        "HEADWAY_HOME": str(settings.home),
-        "HEADWAY_PORT": str(settings.port),
-        "HEADWAY_HOST": settings.host,
-        "HEADWAY_GATEWAY_PORT": str(settings.gateway_port),
-        "HEADWAY_SESSIONS_PORT": str(settings.sessions_port),
-        "HEADWAY_GATEWAY_HOST": settings.gateway_host,
-        "HEADWAY_GATEWAY_NAMES": ",".join(settings.gateway_names),
-        "HEADWAY_NODE": settings.node,
-        "HEADWAY_POOL": settings.pool,
+        # All of them: what is started again later must not go by a file that was edited since.
+        **{f"HEADWAY_{name.upper()}": _text(it) for name, it in settings if it is not None},
         "HEADWAY_TIMEZONE": os.environ.get("HEADWAY_TIMEZONE")
         or tzlocal.get_localzone_name()
         or "UTC",  # a small machine may have no /etc/localtime
     }
     return {**env, **prefect, **site, "PATH": path, "PYTHONPATH": os.pathsep.join(modules)}
+
+
+def _text(value: object) -> str:
+    """A setting as its variable has it."""
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 _TLS = "PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_TLS_"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from headway.admin import processes
+from headway.admin.config_file import apply_config, checked_config
 from headway.admin.database.takeover import have_database
 from headway.admin.down import stop_for_others
 from headway.admin.environment import check_connections, prefect_command, site_environment
@@ -45,6 +46,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
     the other machine's, and a second gateway would be announced in the place of that one.
     """
     leave_to_systemd(site.settings, "`headway install` writes its units anew and starts them")
+    checked_config(site.settings)  # before anything starts
     check_connections(site.settings)
     with ballast_given_up(site.settings.home, say):
         return _bring_up(site, say)
@@ -113,6 +115,7 @@ def _site(site: Site, say: Say) -> tuple[_Started, bool]:
         server = processes.start_prefect(settings, site.clock, say)
         watched = beside.submit(processes.start_guard, settings, site.clock, say)
         registered = register(settings, say)
+        apply_config(site, say)  # nothing starts by rules that the file does not say
         profile = beside.submit(write_profile, settings, say) if registered else None
         scheduler = processes.start_scheduler(settings, say)
         guard = watched.result()  # no worker without it: nobody would renew the leases
@@ -132,6 +135,7 @@ def _site(site: Site, say: Say) -> tuple[_Started, bool]:
 def _node(site: Site, say: Say) -> tuple[_Started, bool]:
     """The same of a node of a site that is elsewhere."""
     settings = site.settings
+    apply_config(site, say)
     # It renews what is alive, whoever is away.
     guard = processes.start_guard(settings, site.clock, say)
     with PrefectServer(settings.api_url, auth=site_auth(settings), timeout_s=5.0) as server:

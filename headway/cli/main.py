@@ -65,7 +65,7 @@ _SECTIONS = {
         "upgrade": ("site", "Bring the running site to the headway that is installed."),
         "install": ("install", "Let systemd run this machine's part of the site, as root."),
         "doctor": ("doctor", "Check what a site needs on this machine."),
-        "config": ("config", "Show the settings of this machine and its site."),
+        "config": ("config", "Show, check and apply the settings of this machine and its site."),
         "node": ("node", "Add, drain and remove nodes, and join this machine to a site."),
         "user": ("user", "Manage who may use the gateway: make and revoke tokens."),
         "engine": ("engine", "Use another scheduler, such as Slurm: the same jobs run on it."),

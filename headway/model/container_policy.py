@@ -144,8 +144,10 @@ class ContainerPolicy(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_what_is_gone(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _without_what_is_gone(cls, values: Any) -> Any:
         """Blocks of before may say in which image nodes were measured."""
+        if not isinstance(values, Mapping):
+            return values
         return {name: value for name, value in values.items() if name != "probe_image"}
 
     images: tuple[str, ...] = ()

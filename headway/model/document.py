@@ -24,6 +24,11 @@ class Document:
                 return self.places[path[:length]]
         return ""
 
+    def group(self, *path: str | int) -> dict[str, Any]:
+        """The group of keys at *path*; an empty one where there is none."""
+        found = value_at(self.values, path)
+        return found if isinstance(found, dict) else {}
+
 
 class Word:
     """Stands for a value that cannot be shown; its repr is what a message says."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from headway.errors import InvalidInput
 from headway.model.document import HIDDEN, NOTHING, Document, Path, dotted, value_at
+from headway.model.document_errors import as_one, near_names
 from headway.model.job_fields import Refused
 from headway.model.job_rules import may_be_secret
 
@@ -43,9 +44,7 @@ def explain(
     first, *others = sorted(found, key=lambda it: it.rank(lines))
     if first.unknown_key:
         others = [each for each in others if each.value is not NOTHING]
-    told = [_told(each, document, inside) for each in (first, *others[: _MOST_TOLD - 1])]
-    told[0].also = "".join(f". Also wrong: {each}" for each in told[1:])
-    return told[0]
+    return as_one([_told(each, document, inside) for each in (first, *others[: _MOST_TOLD - 1])])
 
 
 def _told(finding: _Finding, document: Document, inside: Path) -> InvalidInput:
@@ -90,8 +89,7 @@ def _groups(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 def _unknown_key(path: Path, model: type[BaseModel]) -> str:
     here = list(_group(path[:-1], model).model_fields)
     key = str(path[-1])[:64]
-    near = [name for name in here if key in name.split("_")]
-    if near := near or difflib.get_close_matches(key, here, n=1):
+    if near := near_names(key, here):
         meant = " or ".join(dotted((*path[:-1], name)) for name in near)
         return f"no such key; did you mean {meant}?"
     elsewhere = {name: name for name in model.model_fields}

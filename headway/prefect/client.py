@@ -28,7 +28,6 @@ DEPLOYMENT = "train/default"
 DEPLOYMENTS = {FLOW: DEPLOYMENT, RANK: "rank/gang"}
 REGISTERED = (*DEPLOYMENTS.values(), "estimate/estimate", "retrain-estimators/nightly")
 """All deployments that `headway up` registers."""
-"""What is copied for a further work pool; a list of deployments shows the second part alone."""
 _COPIED = (
     *("flow_id", "entrypoint", "path", "pull_steps", "description", "tags"),
     *("parameters", "parameter_openapi_schema", "enforce_parameter_schema"),
@@ -176,7 +175,7 @@ class PrefectServer:
 
     def has_secret(self, name: str) -> bool:
         """Whether there is a Secret block called *name*; its value is not asked for."""
-        return self._has(f"/block_types/slug/secret/block_documents/name/{_part(name)}")
+        return self._has(_block("secret", name))
 
     def has_deployment(self) -> bool:
         """Whether `train/default` is registered there."""
@@ -190,9 +189,25 @@ class PrefectServer:
             return False
         documents = (("node", node), ("line", "site"), ("container-policy", "site"))
         return all(each["work_pool_name"] for each in deployments) and all(
-            self._has(f"/block_types/slug/headway-{kind}/block_documents/name/{_part(name)}")
-            for kind, name in documents
+            self._has(_block(f"headway-{kind}", name)) for kind, name in documents
         )
+
+    def block(self, kind: str, name: str) -> dict[str, Any] | None:
+        """The document of the block *kind*/*name*; None where there is none."""
+        try:
+            return dict(self._call("GET", _block(kind, name)))
+        except LookupError:
+            return None
+
+    def set_block(self, kind: str, name: str, data: Mapping[str, Any]) -> None:
+        """Have the block *kind*/*name*, which is made if there is none, say *data*, too."""
+        if (known := self.block(kind, name)) is not None:
+            body = {"data": data, "merge_existing_data": True}
+            self._call("PATCH", f"/block_documents/{known['id']}", body)
+            return
+        like = self._call("GET", f"/block_types/slug/{kind}/block_documents?limit=1")[0]
+        ids = {key: like[key] for key in ("block_type_id", "block_schema_id")}
+        self._call("POST", "/block_documents/", {**ids, "name": name, "data": data})
 
     def has_pool(self, name: str) -> bool:
         """Whether work pool *name* is there, for nodes."""
@@ -372,6 +387,10 @@ class PrefectServer:
         return self._call(
             "POST", f"/flow_runs/{run_id}/set_state", {"state": state, "force": force}
         )
+
+
+def _block(kind: str, name: str) -> str:
+    return f"/block_types/slug/{kind}/block_documents/name/{_part(name)}"
 
 
 def _part(name: str) -> str:
