@@ -41,10 +41,14 @@ def if_array(ask: Callable[[str], Json], name: str) -> Json | None:
         return None
 
 
+def _members(count: int) -> str:
+    return f"{count} member{'' if count == 1 else 's'}"
+
+
 def tell_of(made: Mapping[str, Any]) -> None:
     """Say which array was submitted, and where to look at it."""
     name, short = made["name"], made["array_id"][:8]
-    say(f"{name}: {made['array_id']}, {made['size']} members")
+    say(f"{name}: {made['array_id']}, {_members(made['size'])}")
     say(
         f"`headway runs` has it as one line, `headway show {short}` its members, "
         f"`headway results {short}` what they have found"
@@ -87,7 +91,7 @@ def array_row(view: Mapping[str, Any]) -> list[str]:
 def show_array(view: Mapping[str, Any]) -> None:
     """An array with its members, for people."""
     most = f", at most {view['at_most']} at once" if view["at_most"] else ""
-    say(f"{view['name']}  {view['state']}  {view['size']} members{most}")
+    say(f"{view['name']}  {view['state']}  {_members(view['size'])}{most}")
     say(f"{array_counts(view)}{end_text(view)}")
     click.echo()
     print_table(*_table(view, with_metrics=False))

@@ -104,5 +104,7 @@ _COLUMNS: Columns = {
     "files": "files",
     "by": "owner",
     "put": lambda each: _minute(each["put_at"]),
-    "last used": lambda each: _minute(each["used_at"]),
+    "last used": lambda each: (
+        "never" if each["used_at"] == each["put_at"] else _minute(each["used_at"])
+    ),
 }

@@ -155,6 +155,13 @@ def site_page() -> APIRouter:
     files = page_files()
     tags = {name: f'"{hashlib.sha256(data).hexdigest()[:32]}"' for name, data in files.items()}
 
+    @router.delete(LOGIN)
+    async def log_out() -> Response:
+        """Have the browser forget its token, which stays valid elsewhere."""
+        answer = Response(status_code=204)
+        answer.delete_cookie(COOKIE)
+        return answer
+
     @router.get(SITE_PAGE)
     async def page(request: Request) -> Response:
         return answer(request, "index.html")

@@ -38,6 +38,16 @@ def log_in(page, url: str, token: str) -> None:
     arrive(page, "/headway")
 
 
+def test_the_page_says_who_one_is_and_forgets_it(door: tuple[str, str], page) -> None:
+    url, token = door
+    log_in(page, url, token)
+    expect(page.get_by_text("ada, vision", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+    arrive(page, "/v1/login")
+    page.goto(f"{url}/headway")
+    arrive(page, "/v1/login")
+
+
 def test_a_member_hands_in_a_job_and_an_array_like_it_on_the_sites_own_page(
     door: tuple[str, str], page, process_site: LiveSite
 ) -> None:

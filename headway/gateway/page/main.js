@@ -1,5 +1,6 @@
 // Which view is shown, and that it stays up to date.
 
+import { get } from "./api.js";
 import { arrayView } from "./array.js";
 import { compareView } from "./compare.js";
 import { redraw, h } from "./dom.js";
@@ -70,4 +71,14 @@ addEventListener("hashchange", ({ oldURL, newURL }) => {
   if (oldURL.split("?")[0] !== newURL.split("?")[0]) { main.focus({ preventScroll: true }); scrollTo(0, 0); }
   show(false);
 });
-show(false);
+document.getElementById("log-out").addEventListener("click", async () => {
+  await fetch("/v1/login", { method: "DELETE" });
+  location.assign("/v1/login");
+});
+
+async function tellWho() {
+  await show(false); // what people came for is asked for first
+  const me = await get("/v1/me").catch(() => null);
+  if (me) document.getElementById("who").textContent = me.team ? `${me.user}, ${me.team}` : me.user;
+}
+tellWho();
