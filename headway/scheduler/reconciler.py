@@ -16,7 +16,15 @@ from headway.model.attempt_record import Failures
 from headway.model.engine import ENGINES
 from headway.model.job_text import kept_job
 from headway.model.prefect_view import PrefectView
-from headway.model.run import DELETED, GRANTED, Exit, ExitKind, Measurement, cancelled_by
+from headway.model.run import (
+    CANCELLED_BY_USER,
+    DELETED,
+    GRANTED,
+    Exit,
+    ExitKind,
+    Measurement,
+    cancelled_by,
+)
 from headway.node.mending import same
 from headway.node.sweep import trying
 from headway.policy.agree import ON_PREFECT, TO_BE_SUSPENDED, Change, Said, agree
@@ -189,9 +197,17 @@ class Reconciler:
                 ledger.runs.suspend(run.fence(ledger.leases.of_run(run.run_id)), SUSPENDED)
             case _:
                 fence = run.fence(ledger.leases.of_run(run.run_id))
-                ledger.runs.finish(fence, _exit(seen), Measurement())
+                ledger.runs.finish(fence, _exit(seen, self._canceller(run)), Measurement())
         if run.state in GRANTED and run.node is not None:
             ledger.calls.send([run.node], run.run_id)
+
+    def _canceller(self, run: RunRecord) -> str:
+        """Whom the gateway has noted as ending the run; empty if nobody.
+
+        Of a run that waits Prefect says so only behind a state of its own, which names nobody.
+        """
+        newest = self._site.ledger.audit_log.newest(1, subject=run.run_id)
+        return next((each.actor for each in newest if each.act == "run.cancel"), "")
 
 
 def _retried(run: RunRecord, seen: PrefectRun) -> bool:
@@ -207,8 +223,8 @@ def _nodes(run: RunRecord) -> int:
     return run.nodes if kept_job(run.job) is not None else 1
 
 
-def _exit(seen: PrefectRun) -> Exit:
-    """How a run ends of which Prefect says what it says."""
+def _exit(seen: PrefectRun, canceller: str) -> Exit:
+    """How a run ends of which Prefect says what it says; *canceller* where that names nobody."""
     match seen.view:
         case PrefectView.FAILED:
             said = f" ({seen.message[:200]})" if seen.message else ""
@@ -220,7 +236,8 @@ def _exit(seen: PrefectRun) -> Exit:
             why = "somebody called it completed in Prefect before its program had ended"
             return Exit(ExitKind.CANCELLED, None, why)
         case _:
-            return Exit(ExitKind.CANCELLED, None, cancelled_by(seen.message))
+            noted = f"{CANCELLED_BY_USER}{canceller} (gateway)" if canceller else ""
+            return Exit(ExitKind.CANCELLED, None, cancelled_by(seen.message or noted))
 
 
 def _release_untaken(site: Site) -> None:

@@ -15,6 +15,7 @@ import pytest
 from headway.clock import SystemClock
 from headway.errors import SiteRefused
 from headway.gateway.actions import cancel_in_ledger
+from headway.ledger.audit_log import Act
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.prefect_view import PrefectView
@@ -102,6 +103,14 @@ def look(site: Site, janitor: Janitor, view: PrefectView, *called: str) -> list[
     done = reconciler.round(runs, {run.run_id: said for run in runs})
     janitor.round(janitor.unsettled(called), frozenset())
     return [each for each in done if each.change in ON_PREFECT]
+
+
+def test_who_cancelled_is_told_though_prefects_own_state_comes_first(site: Site) -> None:
+    site.ledger.audit_log.write(Act("ada", "run.cancel", RUN))
+    look(site, Janitor(site), PrefectView.CANCELLED)
+    end = site.ledger.runs.get(RUN).exit
+    assert end is not None
+    assert end.message == "cancelled by user ada (gateway)"
 
 
 @pytest.mark.parametrize("alive", [True, False])
