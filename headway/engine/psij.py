@@ -192,8 +192,8 @@ class PsijEngine(FolderEngine):
         """
         asked = request.gpus or GpuAsk(0)
         if asked.type or asked.shards or (asked.count and not self._kind.has_gpus):
-            said = "PSI/J asks it for no GPUs of a type, and no parts of one"
-            said = said if self._kind.has_gpus else "PSI/J asks it for no GPUs"
+            said = "PSI/J cannot name a type of GPU, or a part of one"
+            said = said if self._kind.has_gpus else "PSI/J cannot name GPUs for it"
             raise EngineRefused(self.name, request.key, said)
         if request.qos:
             raise EngineRefused(self.name, request.key, "PSI/J cannot name a QOS")

@@ -59,7 +59,7 @@ class TestRay(EngineContract, QueueContract, KeyedContract, BesideContract):
     def test_what_it_cannot_be_asked_for_is_refused(self, harness: EngineHarness) -> None:
         for asked in ({"account": "a"}, {"qos": "long"}):
             request = harness.request("true", **asked)
-            with pytest.raises(EngineRefused, match="no account, and no QOS"):
+            with pytest.raises(EngineRefused, match="no accounts and no QOS"):
                 harness.engine().submit(request)
             assert harness.job(request.key) is None
 

@@ -143,7 +143,7 @@ def test_a_home_without_a_ledger_is_one_failed_check_and_the_others_go_on(tmp_pa
     site = Site(Settings(home=tmp_path / "none", node="here"), SystemClock(), Ledger.find)
     found = {each.what: each for each in doctor.examine(site, Prefect({}))}
     assert not found["ledger"].ok
-    assert "start a site with `headway up`" in found["ledger"].found
+    assert "Start a site with `headway up`" in found["ledger"].found
     unknown = [each.what for each in found.values() if each.found == doctor.NEEDS_LEDGER]
     assert unknown == ["container runtime"]
     assert {"GPUs", "disk", "worker of this node", "Prefect server"} <= found.keys()
