@@ -92,7 +92,8 @@ def test_an_end_is_written_in_the_experiment_of_its_recipe(
     _name(site, "team", mlflow)
     ran = site.submit(tmp_path, name="tracked", command=["sh", "-c", "env; exit 3"])
     site.until(ran, "Failed")
-    wait_for(lambda: "headway.outcome" in str(_tracked(mlflow, ran)), site.worker_log)
+    # The end of a run is what is written of it last, behind its tags.
+    wait_for(lambda: "FAILED" in str(_tracked(mlflow, ran)), site.worker_log)
     (run,) = _tracked(mlflow, ran)
     shown = site.show(ran)
     assert (run["experiment"], run["run_name"], run["status"]) == (
