@@ -115,11 +115,8 @@ def machine_changes(settings: Settings, document: Document) -> list[Change]:
     told = settings.model_copy(update={name: getattr(wanted, name) for name in section})
     other = told_otherwise(told)
     for name in section:
-        now, then, variable = (
-            getattr(settings, name),
-            getattr(wanted, name),
-            f"HEADWAY_{name.upper()}",
-        )
+        now, then = getattr(settings, name), getattr(wanted, name)
+        variable = f"HEADWAY_{name.upper()}"
         when = f"never while {variable} is set" if variable in os.environ else _AGAIN
         if now != then or variable in other:
             now = _UNKNOWN if now == then else shown(name, now)

@@ -70,7 +70,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
     modules = [str(PROJECT), *filter(None, [env.get("PYTHONPATH")])]  # flows, blocks
     site = {
         # All of them: what is started again later must not go by a file that was edited since.
-        **{f"HEADWAY_{name.upper()}": _text(it) for name, it in settings if it is not None},
+        **{f"HEADWAY_{name.upper()}": as_text(it) for name, it in settings if it is not None},
         "HEADWAY_TIMEZONE": os.environ.get("HEADWAY_TIMEZONE")
         or tzlocal.get_localzone_name()
         or "UTC",  # a small machine may have no /etc/localtime
@@ -78,7 +78,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
     return {**env, **prefect, **site, "PATH": path, "PYTHONPATH": os.pathsep.join(modules)}
 
 
-def _text(value: object) -> str:
+def as_text(value: object) -> str:
     """A setting as its variable has it."""
     if isinstance(value, SecretStr):
         return value.get_secret_value()

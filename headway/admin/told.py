@@ -3,8 +3,7 @@
 import hashlib
 import json
 
-from pydantic import SecretStr
-
+from headway.admin.environment import as_text
 from headway.durable import replace_file
 from headway.node.daemon import supervisor_note
 from headway.settings import Settings
@@ -35,9 +34,7 @@ def _told(settings: Settings) -> dict[str, str]:
     """Of each setting and file its digest, since some are secrets."""
     found: dict[str, bytes] = {}
     for name in Settings.model_fields:
-        value = getattr(settings, name)
-        plain = value.get_secret_value() if isinstance(value, SecretStr) else value
-        found[f"HEADWAY_{name.upper()}"] = str(plain).encode()
+        found[f"HEADWAY_{name.upper()}"] = as_text(getattr(settings, name)).encode()
     for name in _READ_AT_START:
         path = settings.home / name
         found[name] = path.read_bytes() if path.exists() else b""

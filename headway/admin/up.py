@@ -71,8 +71,6 @@ def _bring_up(site: Site, say: Say) -> dict[str, Any]:
             raise
         stop_told_otherwise(site, say)  # behind all that may be refused
         processes.start_forks(settings)
-        if not supervisor_note(settings).exists():  # one that stayed may be of an earlier version
-            guard_daemon(settings).stop(signal.SIGTERM, 10.0)
         if worker_daemon(settings).process() is None:
             # Here, where somebody reads why it cannot be.
             check_name(site.ledger, settings)
@@ -97,10 +95,12 @@ def _bring_up(site: Site, say: Say) -> dict[str, Any]:
 
 
 def stop_told_otherwise(site: Site, say: Say) -> None:
-    """Stop what runs with other settings than these, but guard and database."""
+    """Stop what runs with other settings than these, but the database."""
     if other := told_otherwise(site.settings):
         say(f"what runs has other settings ({', '.join(other)}): restarting it …")
         stop_for_others(site)
+    if not supervisor_note(site.settings).exists():  # one that stayed may be of an earlier version
+        guard_daemon(site.settings).stop(signal.SIGTERM, 10.0)
 
 
 _Started = list[tuple[str, bool]]

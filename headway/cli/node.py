@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Callable
 
@@ -22,7 +21,6 @@ from headway.cli.completion import NODE
 from headway.cli.inputs import agreed, this_site
 from headway.cli.output import Json, as_json, print_json, say, told_by
 from headway.model.node import NodeState
-from headway.node.daemon import guard_daemon, supervisor_note
 from headway.site import Site
 from headway.this_node import os_user
 
@@ -106,8 +104,6 @@ def join(server: str, ledger: str, install: bool, machine: bool) -> None:
 
 def _start(site: Site, tell: Callable[[str], None]) -> None:
     stop_told_otherwise(site, tell)
-    if not supervisor_note(site.settings).exists():  # so that it has the settings of now, too
-        guard_daemon(site.settings).stop(signal.SIGTERM, 10.0)
     start_guard(site.settings, site.clock, tell)
     start_worker(site.settings, site.clock, tell)
     start_supervisor(site.settings)

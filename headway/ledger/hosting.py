@@ -12,6 +12,7 @@ OWNER = "headway"
 _MAINTENANCE = "postgres"
 _CONNECT_S = 5
 _NEW, _OLD = "_restored", "_replaced"
+_WRONG = "password authentication failed"
 
 
 def socket_url(folder: str, password: str) -> str:
@@ -33,12 +34,13 @@ def answers(url: str) -> bool:
 
 def refuses(url: str) -> bool:
     """Whether the cluster that *url* leads into runs, and has another password."""
-    return "password authentication failed" in str(_refusal(url))
+    return _WRONG in str(_refusal(url))
 
 
 def speaks(url: str) -> bool:
     """Whether the cluster that *url* leads into takes or refuses a password."""
-    return answers(url) or refuses(url)
+    why = _refusal(url)
+    return why is None or _WRONG in str(why)
 
 
 def hangs(url: str) -> bool:

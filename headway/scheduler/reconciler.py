@@ -197,7 +197,9 @@ class Reconciler:
                 ledger.runs.suspend(run.fence(ledger.leases.of_run(run.run_id)), SUSPENDED)
             case _:
                 fence = run.fence(ledger.leases.of_run(run.run_id))
-                ledger.runs.finish(fence, _exit(seen, self._canceller(run)), Measurement())
+                ledger.runs.finish(
+                    fence, _exit(seen, "" if seen.message else self._canceller(run)), Measurement()
+                )
         if run.state in GRANTED and run.node is not None:
             ledger.calls.send([run.node], run.run_id)
 
