@@ -173,6 +173,8 @@ def checked(
     known = wanted.pool or str(leads_to.get("pool", ""))
     read = job_of(site, wanted.job, caller, pool=known, queue=queue)
     refuse_impossible(site, read, pool=known, queue=queue)  # needs no server
+    if queue and (node := site.ledger.nodes.get(queue)) is not None:
+        server.have_queue(node.node.pool, queue)  # one that has just joined may have none yet
     goes_to = server.destination(wanted.pool, wanted.queue)
     pool = str(goes_to["work_pool_name"])
     if pool != known:  # it was judged by any pool of the site: others have other images and room

@@ -28,6 +28,9 @@ DEPLOYMENT = "train/default"
 DEPLOYMENTS = {FLOW: DEPLOYMENT, RANK: "rank/gang"}
 REGISTERED = (*DEPLOYMENTS.values(), "estimate/estimate", "retrain-estimators/nightly")
 """All deployments that `headway up` registers."""
+QUEUE_OF_NODE = "Runs on node %s only"
+"""What Prefect says of a node's work queue."""
+
 _COPIED = (
     *("flow_id", "entrypoint", "path", "pull_steps", "description", "tags"),
     *("parameters", "parameter_openapi_schema", "enforce_parameter_schema"),
@@ -224,6 +227,15 @@ class PrefectServer:
         template = self._call("GET", f"/work_pools/{_part(like)}")["base_job_template"]
         body = {"name": name, "type": "gpu-node", "description": about}
         self._call("POST", "/work_pools/", {**body, "base_job_template": template})
+
+    def have_queue(self, pool: str, node: str) -> None:
+        """Make the work queue of *node* in work pool *pool*, unless it is there."""
+        queues = f"/work_pools/{_part(pool)}/queues"
+        if self._has(f"{queues}/{_part(node)}"):
+            return
+        # Either the scheduler was faster, or who asks for the queue next is told the trouble.
+        with suppress(SiteUnreachable, LookupError):
+            self._call("POST", f"{queues}/", {"name": node, "description": QUEUE_OF_NODE % node})
 
     def _deployment(self, pool: str | None) -> dict[str, Any]:
         try:

@@ -18,7 +18,7 @@ from prefect.states import Failed
 
 from headway.clock import SystemClock
 from headway.model.prefect_view import RETRIED, PrefectView
-from headway.prefect.client import DEPLOYMENTS, FLOW
+from headway.prefect.client import DEPLOYMENTS, FLOW, QUEUE_OF_NODE
 from headway.prefect.unreadable import REFUSED
 from headway.scheduler.limits import Gates
 from headway.scheduler.reconciler import PrefectRun
@@ -242,8 +242,8 @@ class PrefectPool:
         queues = await self._client.read_work_queues(work_pool_name=self._name)
         for node in sorted(set(nodes) - {queue.name for queue in queues}):
             with suppress(ObjectAlreadyExists):
-                about = f"Runs on node {node} only"
-                made = await self._client.create_work_queue(node, about, work_pool_name=self._name)
+                about, pool = QUEUE_OF_NODE % node, self._name
+                made = await self._client.create_work_queue(node, about, work_pool_name=pool)
                 queues.append(made)
         return queues
 

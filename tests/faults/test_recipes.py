@@ -128,10 +128,7 @@ def test_a_node_joins_again_behind_a_new_auth_string(postgresql: str, tmp_path: 
 def _on_left(site: LiveSite, folder: Path, name: str, steps: int) -> str:
     path = folder / f"{name}.json"
     path.write_text(json.dumps(sleeper(steps, name=name)))
-    command = ("submit", str(path), "--node", "left", "--key", name)
-    # Its queue in Prefect is there a moment after the node is.
-    wait_for(lambda: site.run(*command).returncode == 0, site.worker_log)
-    run_id: str = site.json(*command)["run_id"]
+    run_id: str = site.json("submit", str(path), "--node", "left")["run_id"]
     return run_id
 
 
