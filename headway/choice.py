@@ -21,7 +21,7 @@ from headway.model.size import Size
 from headway.model.trace import Trace
 from headway.policy.admission import possible
 from headway.policy.demand import within
-from headway.units import HOUR_S, format_duration
+from headway.units import CURRENCY, HOUR_S, format_duration
 
 if TYPE_CHECKING:
     from headway.estimate.estimator import Estimators
@@ -337,7 +337,7 @@ def nothing_fits(nearest: Mapping[str, Any], budget: float | None, deadline_s: f
         budget: Most that it may cost.
         deadline_s: Seconds from now by which it must end.
     """
-    limits = [] if budget is None else [f"a budget of {budget:g}"]
+    limits = [] if budget is None else [f"a budget of {budget:g} ({CURRENCY})"]
     limits += [] if deadline_s is None else [f"a deadline in {format_duration(deadline_s)}"]
     said = f"nothing keeps to {' and '.join(limits) or 'the sizes that the job allows'}"
     count, gpus = nearest["node_count"], nearest["gpus"]
@@ -364,6 +364,7 @@ def document(option: Option) -> dict[str, object]:
     return {
         **{name: getattr(option, name) for name in own},
         **{name: getattr(option.prediction, name) for name in said},
+        "runtime_known": option.prediction.told is not None,
         "nodes": list(option.nodes),
         "host_memory_bytes": option.demand.host_memory_bytes,
         "gpu_memory_bytes": option.demand.gpu_memory_bytes,

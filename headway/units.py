@@ -1,4 +1,4 @@
-"""Sizes and durations: the only place that knows 1024 and 3600.
+"""Sizes, durations and costs for people: the only place that knows 1024 and 3600.
 
 Inside headway bytes are `int` and seconds are `float`. People write and read
 `12GiB` and `4h`; everything that crosses that border goes through here.
@@ -109,3 +109,17 @@ def format_duration(duration_s: float) -> str:
             minor = int(rest // small)
             return f"{sign}{int(major)} {big_name}" + (f" {minor} {small_name}" if minor else "")
     raise AssertionError(duration_s)  # pragma: no cover - every duration matched above
+
+
+CURRENCY = "site's currency"
+"""The unit of costs: headway knows prices, not the currency that the operator gave them in."""
+COST = f"cost ({CURRENCY})"
+
+
+def format_cost(cost: float | None) -> str:
+    """*cost* for people, who are told `CURRENCY` beside it: ``12.50``, ``0.0042``; ``–`` for None."""
+    if not cost:
+        return "–" if cost is None else "no price set"
+    if cost < 0.0001:
+        return "under 0.0001"
+    return f"{cost:.2f}" if cost >= 0.1 else f"{cost:.4f}"

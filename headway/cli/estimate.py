@@ -23,7 +23,7 @@ from headway.cli.inputs import (
 )
 from headway.cli.output import Columns, Json, as_json, print_json, print_rows, say
 from headway.errors import NotInstalled
-from headway.units import format_duration, format_size
+from headway.units import COST, format_cost, format_duration, format_size
 
 _LATER = (
     "estimates change after the next refit, each night; or now: "
@@ -34,7 +34,7 @@ _LATER = (
 @click.command()
 @click.argument("job_file", type=A_FILE)
 @overrides
-@click.option("--budget", type=FiniteRange(min=0), help="Most it may cost.")
+@click.option("--budget", type=FiniteRange(min=0), help="Most it may cost, in the site's currency.")
 @click.option("--deadline", "deadline_s", type=DURATION, help="Must end within, such as 8h.")
 @click.option("--cheapest", "prefer", flag_value="cheapest", help="Choose by cost.")
 @click.option("--fastest", "prefer", flag_value="fastest", default=True, help="Choose by time.")
@@ -167,8 +167,14 @@ def export(source: str | None, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
 
 
+def _guess(option: Json) -> str:
+    return "" if option.get("runtime_known", True) else "guess: "  # earlier gateways do not say
+
+
 def _lasts(option: Json) -> str:
-    return "unknown" if option["runtime_s"] is None else format_duration(option["runtime_s"])
+    if option["runtime_s"] is None:
+        return "unknown"
+    return _guess(option) + format_duration(option["runtime_s"])
 
 
 def _interval(option: Json) -> str:
@@ -207,7 +213,7 @@ _COLUMNS: Columns = {
     "speed-up": lambda each: f"{each['speed_up']:.2f} ×" if _scales(each) else "",
     "efficiency": lambda each: f"{each['efficiency_frac']:.0%}" if _scales(each) else "",
     "wait": lambda each: "unknown" if each["wait_s"] is None else format_duration(each["wait_s"]),
-    "cost": lambda each: None if each["cost"] is None else f"{each['cost']:.2f}",
+    COST: lambda each: (_guess(each) if each["cost"] else "") + format_cost(each["cost"]),
     "host": lambda each: format_size(each["host_memory_bytes"]),
     "each gpu": _each_gpu,
     "basis": "basis",

@@ -37,7 +37,7 @@ from headway.client import Client
 from headway.clock import SystemClock
 from headway.code.folder import INCLUDE, left_behind
 from headway.model.array import Array, member_job
-from headway.units import format_duration, format_size
+from headway.units import COST, format_cost, format_duration, format_size
 from headway.views.watch import watch_array, watch_run
 
 INTERRUPTED = 130
@@ -230,7 +230,7 @@ def _say_what_would_happen(view: Json, members: int) -> None:
             ["runtime", _runtime(said) if view["runtime_known"] else _UNKNOWN],
             ["host memory", f"{format_size(view['needs_host_memory_bytes'])}, {basis}"],
             ["each GPU", _each_gpu(view)],
-            ["cost", _cost(said)],
+            [COST, format_cost(said["cost"] if view["runtime_known"] else None)],
             ["rests on", said["basis"]],
         ],
     )
@@ -258,10 +258,6 @@ _BASES = {
 """Where a number of a demand comes from, for people."""
 
 
-def _cost(said: Json) -> str:
-    return "–" if said["cost"] is None else f"{said['cost']:.4f}"
-
-
 def _each_gpu(view: Json) -> str:
     if not view["needs_gpus"]:
         return "–"
@@ -273,5 +269,5 @@ def _each_gpu(view: Json) -> str:
 _SIZES: Columns = {
     "size": "size",
     "runtime": lambda each: "not known" if each["runtime_s"] is None else _runtime(each),
-    "cost": _cost,
+    COST: lambda each: format_cost(each["cost"]),
 }

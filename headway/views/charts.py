@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.errors import NotInstalled
-from headway.units import HOUR_S, format_duration
+from headway.units import COST, HOUR_S, format_duration
 
 try:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -27,7 +27,7 @@ def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:
     """
     faster = [each for each in found if each["speed_up"] is not None]
     figure = Figure(figsize=(11.0 if faster else 6.4, 4.2), layout="constrained")
-    axes = _axes(figure, "Hours until it is done", "Cost", (1, 2 if faster else 1, 1))
+    axes = _axes(figure, "Hours until it is done", COST.capitalize(), (1, 2 if faster else 1, 1))
     if faster:
         _draw_speed_ups(_axes(figure, "GPUs", "Times as fast as one", (1, 2, 2)), faster)
     shown = [each for each in found if each["runtime_s"] is not None]

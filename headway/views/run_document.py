@@ -13,7 +13,7 @@ from headway.model.run_warning import RunWarning
 from headway.model.session import serves_port, session_link
 from headway.model.size import Size
 from headway.prefect.listed_run import ListedRun
-from headway.units import format_duration, format_size
+from headway.units import COST, format_cost, format_duration, format_size
 from headway.views.fields import fields, iso_time
 from headway.views.run_history import RunHistory
 from headway.views.site_snapshot import RunProgress
@@ -242,7 +242,7 @@ def comparison(said: Prediction, found: Measurement) -> list[dict[str, str]]:
         ("runtime", said.runtime_s, found.runtime_s, format_duration),
         ("host memory peak", said.host_peak_bytes, found.host_peak_bytes, format_size),
         ("GPU memory peak", said.gpu_peak_bytes, found.gpu_peak_bytes, format_size),
-        ("cost", said.cost, found.cost, "{:.4f}".format),
+        (COST, said.cost, found.cost, format_cost),
     ]
     rows = [
         {

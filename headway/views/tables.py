@@ -12,7 +12,7 @@ from headway.model.node import MemoryMeans
 from headway.model.progress import ProgressPoint
 from headway.model.run import Span
 from headway.policy.outlook import around
-from headway.units import format_duration, format_size
+from headway.units import COST, CURRENCY, format_cost, format_duration, format_size
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
@@ -175,7 +175,7 @@ def usage_cells(row: Mapping[str, Any]) -> list[str]:
 
 HEADINGS: Sequence[str] = (
     "team", "user", "runs", "GPU-hours", "idle", "GiB-hours", "not used", "CPU-hours", "not used",
-    "cost", "of it idle GPUs",
+    COST, "of it idle GPUs",
 )  # fmt: skip
 
 
@@ -247,7 +247,7 @@ def left_text(left: Span, cost: float | None = None, *, is_range: bool = False) 
         text = f"at most {format_duration(left.high_s)}"
     else:
         text = f"{format_duration(left.low_s)} to {format_duration(left.high_s)}"
-    return f"{text} left" + (f" for {cost:.2f}" if cost else "")
+    return f"{text} left" + (f" for {format_cost(cost)} ({CURRENCY})" if cost else "")
 
 
 def place_text(at: ProgressPoint | ProgressSnapshot) -> str:

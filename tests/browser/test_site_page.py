@@ -180,7 +180,7 @@ def test_a_run_shows_the_ways_to_run_it_by_time_and_cost_and_what_more_gpus_gain
     assert sum(each["chosen"] for each in said) == 1
     expect(table.get_by_role("row")).to_have_count(1 + len(said))
     for picture, key in (
-        ("Cost over the time until its end", "runtime_s"),
+        ("Cost (site's currency) over the time until its end", "runtime_s"),
         ("Times as fast as one GPU", "speed_up"),
     ):
         shown = sum(each[key] is not None for each in said)

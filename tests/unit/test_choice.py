@@ -135,7 +135,7 @@ def test_where_nothing_fits_no_option_is_starred_and_the_nearest_comes_first(est
     upper = [o.prediction.runtime_high_s / HOUR_S * o.price_per_hour for o in cheap]
     assert upper[0] == min(upper)
     said = choice.nothing_fits(choice.document(cheap[0]), 0.001, None)
-    assert said.startswith("nothing keeps to a budget of 0.001; nearest comes ")
+    assert said.startswith("nothing keeps to a budget of 0.001 (site's currency); nearest comes ")
     assert f"costs up to {upper[0]:.4g}" in said
     unknown = options(job(), SITE, estimators, deadline_s=60.0, wait_s=lambda _: None)
     assert "of nothing can be told" in choice.nothing_fits(choice.document(unknown[0]), None, 60.0)

@@ -1,4 +1,4 @@
-"""Sizes and durations."""
+"""Sizes, durations and costs."""
 
 import math
 
@@ -10,6 +10,7 @@ from headway.units import (
     GIB,
     MAX_BYTES,
     MIB,
+    format_cost,
     format_duration,
     format_size,
     parse_duration,
@@ -88,3 +89,17 @@ def test_a_size_in_bytes_comes_back(size: int) -> None:
 @given(st.floats(0, 1e12))
 def test_every_duration_can_be_shown(seconds: float) -> None:
     assert format_duration(seconds)
+
+
+@pytest.mark.parametrize(
+    ("cost", "text"),
+    [
+        (None, "–"),
+        (0.0, "no price set"),
+        (0.00001, "under 0.0001"),
+        (0.0042, "0.0042"),
+        (12.5, "12.50"),
+    ],
+)
+def test_costs(cost: float | None, text: str) -> None:
+    assert format_cost(cost) == text

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { overlay } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
-import { NOT_KNOWN, duration, metric as shown, number, size, tone } from "./words.js";
+import { COST, NOT_KNOWN, cost, duration, metric as shown, size, tone } from "./words.js";
 
 export const MOST_COMPARED = 8;
 const MOST_METRICS = 8;
@@ -36,7 +36,7 @@ function facts(found, names) {
   const rows = [row("state", (run) => h("span", { class: tone(run.state) }, run.state)), row("owner", (run) => run.owner ?? NOT_KNOWN), row("node", (run) => run.node ?? NOT_KNOWN),
     ...differing.map((key) => row(key, (_, at) => word(all[at][key]))),
     row("took", (run) => duration(run.measured.runtime_s ?? run.duration_s)), row("host memory, peak", (run) => size(run.measured.host_peak_bytes)),
-    row("GPU memory, peak", (run) => size(run.measured.gpu_peak_bytes)), row("cost", (run) => number(run.measured.cost, 2)),
+    row("GPU memory, peak", (run) => size(run.measured.gpu_peak_bytes)), row(COST, (run) => cost(run.measured.cost)),
     ...names.map((name) => row(`${name}, last`, (run) => last(run, name)))];
   return table("Runs compared", [["quantity"], ...found.map((run) => [runLink(run.run_id, run.name), "wide"])], rows, "");
 }

@@ -3,7 +3,7 @@
 import { Refused, get, post } from "./api.js";
 import { h, redraw } from "./dom.js";
 import { ways, waysTable } from "./ways.js";
-import { NOT_KNOWN, clock, duration, number, size, start } from "./words.js";
+import { NOT_KNOWN, COST_TITLE, clock, cost, duration, size, start } from "./words.js";
 
 const PAUSE_MS = 500;
 const LARGEST_FILE = 32 * 1024;
@@ -44,7 +44,7 @@ function form() {
   const area = (id, label, rows, value, example, change) => h("label", { class: "long" }, label, h("textarea", {
     id, rows, placeholder: example, spellcheck: "false", oninput: (event) => { change(event.target.value); later(); } }, value));
   return h("form", { id: "new-job", class: "card", onsubmit: (event) => { event.preventDefault(); submitJob(); } },
-    h("div", { class: "fields" }, FIELDS.map(input), limit("budget", "Budget", ""), limit("deadline", "Ends within hours", "")),
+    h("div", { class: "fields" }, FIELDS.map(input), limit("budget", "Budget (site's currency)", ""), limit("deadline", "Ends within hours", "")),
     area("array", "Many runs (an array): each parameter with its values", 2, kept.values.array ?? "", "lr=0.1,0.01 seed=1..5",
       (text) => { kept.values.array = text; }),
     h("label", { class: "long" }, "Job file", h("input", { id: "file", type: "file", accept: ".yaml,.yml,.json", onchange: opened })),
@@ -145,8 +145,8 @@ function standing(now) {
   return h("dl", { class: "facts" },
     fact("Starts", now.starts_now ? now.reason : `${start(now)}; ${now.reason}`),
     now.promised_start_at ? fact("Goes first from", clock(now.promised_start_at)) : null,
-    fact("Takes", now.runtime_known ? `about ${duration(said.runtime_s)} (${duration(said.runtime_low_s)} to ${duration(said.runtime_high_s)})` : "not known before its first run; the times below are a rough guess"),
-    fact("Costs", now.runtime_known ? number(said.cost, 2) : NOT_KNOWN), fact("Host memory", size(now.needs_host_memory_bytes)),
+    fact("Takes", now.runtime_known ? `about ${duration(said.runtime_s)} (${duration(said.runtime_low_s)} to ${duration(said.runtime_high_s)})` : "not known before its first run; times and costs below are rough guesses"),
+    fact(COST_TITLE, now.runtime_known ? cost(said.cost) : "not known either"), fact("Host memory", size(now.needs_host_memory_bytes)),
     now.needs_gpus ? fact("GPUs", `${now.needs_gpus}, ${now.needs_whole_gpus ? "whole" : `${size(now.needs_gpu_memory_bytes)} of each`}`) : null,
     fact("Rests on", said.basis ?? NOT_KNOWN),
     now.changes.length ? fact("Sooner with", h("ul", {}, now.changes.map((each) => h("li", {}, `${each.text}: ${start(each)}`)))) : null);

@@ -4,7 +4,7 @@ import { Refused, get, log, picture, post } from "./api.js";
 import { curve } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
 import { ways, waysTable } from "./ways.js";
-import { NOT_KNOWN, clock, duration, number, size, start, tone } from "./words.js";
+import { COST, NOT_KNOWN, clock, cost, duration, size, start, tone } from "./words.js";
 
 const MOST_PICTURES = 6;
 const LARGEST_PICTURE = 4 * 1024 * 1024;
@@ -84,7 +84,7 @@ function curves(points) {
 function compared(run) {
   const row = (name, key, told) => [name, told(run.predicted[key]), told(run.measured[key])];
   const rows = [row("run time", "runtime_s", duration), row("host memory, peak", "host_peak_bytes", size),
-    row("GPU memory, peak", "gpu_peak_bytes", size), row("cost", "cost", (value) => number(value, 2))];
+    row("GPU memory, peak", "gpu_peak_bytes", size), row(COST, "cost", cost)];
   const low = run.predicted.runtime_low_s;
   if (low !== null) rows[0][1] += ` (${duration(low)} to ${duration(run.predicted.runtime_high_s)})`;
   return h("section", {}, h("h2", {}, "Predicted and measured"),

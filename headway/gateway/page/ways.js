@@ -1,7 +1,7 @@
 // The ways to run a job, as pictures and as a table.
 
 import { h, svg, table } from "./dom.js";
-import { NOT_KNOWN, duration, metric as shown, number, size } from "./words.js";
+import { COST, COST_TITLE, NOT_KNOWN, cost as priced, duration, metric as shown, number, size } from "./words.js";
 
 // What each way to run a job costs over the time until its end; and how much faster more GPUs are.
 export function ways(options) {
@@ -9,7 +9,7 @@ export function ways(options) {
   const faster = told.filter((each) => each.speed_up !== null);
   const until = (each) => each.runtime_s + (each.wait_s ?? 0);
   const most = (values) => Math.max(...values, 0) || 1;
-  const cost = plane("Cost over the time until its end", most(told.map(until)), most(told.map((each) => each.cost ?? 0)), duration, shown);
+  const cost = plane(`${COST_TITLE} over the time until its end`, most(told.map(until)), most(told.map((each) => each.cost ?? 0)), duration, shown);
   const gpus = plane("Times as fast as one GPU; dashed: perfect scaling", most(faster.map((each) => each.gpus)), most(faster.map((each) => each.gpus)), shown, shown);
   const point = (at, each, x, y, said) => svg("g", {}, svg("title", {}, said),
     svg("circle", { class: each.within ? (each.pareto ? "own" : "promised") : "strangers", cx: at.x(x), cy: at.y(y), r: each.chosen ? 6 : 4 }));
@@ -17,7 +17,7 @@ export function ways(options) {
   const line = (at, points, kind) => svg("polyline", { class: kind, points: points.map(([x, y]) => `${at.x(x).toFixed(1)},${at.y(y).toFixed(1)}`).join(" ") });
   return h("div", { class: "two" },
     !told.some((each) => each.cost) ? null : cost.drawn(line(cost, front, "curve"), told.map((each) => point(cost, each, until(each), each.cost ?? 0,
-      `${wayName(each)}: ${duration(until(each))}, costs ${shown(each.cost)}`))),
+      `${wayName(each)}: ${duration(until(each))}, costs ${priced(each.cost)}`))),
     faster.length ? gpus.drawn(line(gpus, [[0, 0], [gpus.right, gpus.right]], "curve even"), faster.map((each) => point(gpus, each, each.gpus, each.speed_up,
       `${wayName(each)}: ${shown(each.speed_up)} times as fast as one`))) : null);
 }
@@ -38,14 +38,16 @@ function plane(name, right, top, across, up) {
   return { x, y, right, drawn };
 }
 
+const guess = (each) => (each.runtime_known ? "" : "guess: ");
+
 export function waysTable(options) {
   const mark = (each) => (each.chosen ? "→" : each.pareto ? "*" : each.within ? "" : "!");
   const rows = options.map((each) => [mark(each), wayName(each), each.runtime_s === null ? NOT_KNOWN
-    : `${duration(each.runtime_s)} (${duration(each.runtime_low_s)} to ${duration(each.runtime_high_s)})`,
-  duration(each.wait_s), number(each.cost, 2), each.speed_up === null ? NOT_KNOWN : number(each.speed_up), size(each.host_memory_bytes),
+    : `${guess(each)}${duration(each.runtime_s)} (${duration(each.runtime_low_s)} to ${duration(each.runtime_high_s)})`,
+  duration(each.wait_s), (each.cost ? guess(each) : "") + priced(each.cost), each.speed_up === null ? NOT_KNOWN : number(each.speed_up), size(each.host_memory_bytes),
   each.gpus ? (each.whole_gpus ? "whole" : size(each.gpu_memory_bytes)) : NOT_KNOWN, each.basis ?? ""]);
   return h("div", {},
     h("p", { class: "soft" }, "→ chosen, * no other is both as fast and as cheap, ! above the budget, after the deadline, or a size that the job does not allow."),
-    table("Ways to run it", [["choice"], ["on", "name"], ["takes (80 %)"], ["waits", "n"], ["costs", "n"], ["times one GPU", "n"], ["host memory", "n"],
+    table("Ways to run it", [["choice"], ["on", "name"], ["takes (80 %)"], ["waits", "n"], [COST, "n"], ["times one GPU", "n"], ["host memory", "n"],
       ["of each GPU", "n"], ["rests on", "wide"]], rows, "No node of the site that takes runs could hold it."));
 }

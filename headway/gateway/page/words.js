@@ -38,6 +38,14 @@ export const number = (value, digits = 1) =>
 export const metric = (value) =>
   value === null || value === undefined ? NOT_KNOWN : Number(value.toPrecision(4)).toString();
 
+// As `units.COST` and `units.format_cost`: headway knows prices, not their currency.
+export const COST = "cost (site's currency)"
+export const COST_TITLE = "Cost (site's currency)";
+export function cost(value) {
+  if (!value) return value === 0 ? "no price set" : NOT_KNOWN;
+  return value < 0.0001 ? "under 0.0001" : value.toFixed(value < 0.1 ? 4 : 2);
+}
+
 export function start(view) {
   if (view.starts_now) return "now";
   if (!view.expected_start_at) return view.start_unknown ? `not known: ${view.start_unknown}` : "not known";

@@ -26,7 +26,7 @@ from headway.policy.fit import WaitingRun
 from headway.policy.plan import Start
 from headway.policy.settings import PolicySettings
 from headway.prefect.listed_run import ListedRun
-from headway.units import GIB
+from headway.units import COST, GIB
 from headway.views.queue_document import rehearsal_view
 from headway.views.run_document import (
     comparison,
@@ -177,7 +177,7 @@ def test_predicted_stands_beside_measured() -> None:
         "measured": "1 min",
         "measured ÷ predicted": "1.20",
     }
-    assert [row["quantity"] for row in rows] == ["runtime", "cost"]
+    assert [row["quantity"] for row in rows] == ["runtime", COST]
     assert rows[1]["measured"] == "–"
 
 

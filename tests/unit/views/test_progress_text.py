@@ -59,4 +59,4 @@ def test_it_says_no_more_than_is_known(
 
 def test_what_is_left_is_told_with_its_cost() -> None:
     text = progress_text(far(done_frac=0.5), Span(50, 60, 70), 1.204)
-    assert text == "50%, 1 min left for 1.20"
+    assert text == "50%, 1 min left for 1.20 (site's currency)"
