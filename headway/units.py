@@ -117,7 +117,7 @@ COST = f"cost ({CURRENCY})"
 
 
 def format_cost(cost: float | None) -> str:
-    """*cost* for people, who are told `CURRENCY` beside it: ``12.50``, ``0.0042``; ``–`` for None."""
+    """*cost* for people, with `CURRENCY` said beside it: ``12.50``, ``0.0042``; ``–`` for None."""
     if not cost:
         return "–" if cost is None else "no price set"
     if cost < 0.0001:
