@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 import httpx
+from prefect.exceptions import ObjectNotFound
 from prefect.logging import get_logger
 
 from headway.clock import Clock
@@ -42,7 +43,7 @@ async def run_periodically(
             wake.clear()
         try:
             await task()
-        except (httpx.HTTPError, HeadwayError) as error:
+        except (httpx.HTTPError, ObjectNotFound, HeadwayError) as error:
             log.warning("%s: %s", without, error)
         except Exception:  # a supervisor's loop: it must outlive what nobody foresaw
             log.exception("%s", without)
