@@ -4,8 +4,6 @@ from pathlib import Path
 
 import click
 
-from headway.admin.database import backup as backups
-from headway.admin.database.own import become_database
 from headway.cli.inputs import OUTPUT, this_site
 from headway.cli.output import say
 
@@ -25,6 +23,8 @@ def serve() -> None:
       headway database serve
       HEADWAY_HOME=/srv/headway headway database serve
     """
+    from headway.admin.database.own import become_database
+
     site = this_site()
     become_database(site.settings, site.clock, say)
 
@@ -38,6 +38,8 @@ def backup(file: Path) -> None:
       headway backup site.backup
       headway backup /mnt/backups/monday.backup
     """
+    from headway.admin.database import backup as backups
+
     site = this_site()
     backups.back_up(site.settings, site.clock, file)
     say(f"written: {file}; keep it safe, it holds the site's Secret blocks and their key")
@@ -55,6 +57,8 @@ def restore(file: Path, *, replace: bool) -> None:
       headway restore site.backup
       headway restore site.backup --replace
     """
+    from headway.admin.database import backup as backups
+
     site = this_site()
     backups.restore(site.settings, site.clock, file, replace=replace, say=say)
     say("restored; `headway up` starts the site")

@@ -4,7 +4,6 @@ import sys
 
 import click
 
-from headway.admin.demo import run_demo
 from headway.cli.inputs import this_site
 from headway.cli.output import as_json
 
@@ -32,4 +31,6 @@ def demo(rows: int, rounds: int, machine: bool) -> None:
       headway demo
       headway demo --rows 50000 --rounds 20
     """
+    from headway.admin.demo import run_demo
+
     sys.exit(run_demo(this_site(), rows=rows, rounds=rounds, machine=machine))

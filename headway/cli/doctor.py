@@ -5,21 +5,19 @@ import sys
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from headway.admin import doctor as checks
-from headway.admin import invariants as keeping
-from headway.admin.bug_report import write_report
 from headway.cli.config import settings_rows
 from headway.cli.inputs import open_server, this_site
 from headway.cli.output import Json, as_json, print_json, print_table, say
 from headway.errors import InvalidInput
-from headway.ledger import Ledger
 from headway.model.inspection import Finding
-from headway.site import Site
-from headway.views.fields import fields
-from headway.views.top import document as site_document
+
+if TYPE_CHECKING:
+    from headway.admin import invariants as keeping
+    from headway.site import Site
 
 
 @click.command()
@@ -56,6 +54,8 @@ def doctor(*, invariants: bool, report: Path | None, machine: bool) -> None:
 
 
 def _look(*, machine: bool) -> int:
+    from headway.admin import doctor as checks
+
     site = this_site()
     with open_server(site) as server:
         findings = [each._asdict() for each in checks.examine(site, server)]
@@ -71,6 +71,11 @@ def _look(*, machine: bool) -> int:
 
 
 def _report(file: Path, *, machine: bool) -> None:
+    from headway.admin import doctor as checks
+    from headway.admin import invariants as keeping
+    from headway.admin.bug_report import write_report
+    from headway.views.top import document as site_document
+
     site = this_site()
     if file.exists():
         raise InvalidInput("--report", str(file), "it is there already; name a new file")
@@ -90,7 +95,9 @@ def _report(file: Path, *, machine: bool) -> None:
         say("names of users, runs, machines and paths are in it: look at it before you send it")
 
 
-def _about(site: Site) -> Json:
+def _about(site: "Site") -> Json:
+    from headway.ledger import Ledger
+
     return {
         "headway": version("headway"),
         "prefect": version("prefect"),
@@ -102,6 +109,8 @@ def _about(site: Site) -> Json:
 
 
 def _compare(*, machine: bool) -> int:
+    from headway.admin import invariants as keeping
+
     site = this_site()
     with open_server(site) as server:
         found = keeping.examine(site, server)
@@ -112,7 +121,7 @@ def _compare(*, machine: bool) -> int:
     return int(bool(found.broken or found.unknown))
 
 
-def _document(found: keeping.Examination) -> Json:
+def _document(found: "keeping.Examination") -> Json:
     return {
         "broken": _listed(found.broken),
         "under_way": _listed(each for each in found.findings if each.under_way),
@@ -122,10 +131,12 @@ def _document(found: keeping.Examination) -> Json:
 
 
 def _listed(findings: Iterable[Finding]) -> list[Json]:
+    from headway.views.fields import fields
+
     return [fields(each, "kind", "subject", "what", "since", "mends") for each in findings]
 
 
-def _print(found: keeping.Examination) -> None:
+def _print(found: "keeping.Examination") -> None:
     rows = [["!!", each.what, each.mends] for each in found.broken]
     rows += [["under way", each.what, each.mends] for each in found.findings if each.under_way]
     rows += [["unknown", each, ""] for each in found.unknown]

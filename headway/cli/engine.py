@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
-from headway.admin.engines import add_engine
 from headway.cli.inputs import this_site
 from headway.cli.output import as_json, print_json, print_table, say
-from headway.engine.kinds import RAY, SLURM, told_queue
 from headway.errors import InvalidInput
-from headway.ledger.engines import EnginePoolRecord
 from headway.model.engine import ENGINES, EnginePool
-from headway.prefect.client import checked_address
-from headway.site import Site
 from headway.units import format_duration
+
+if TYPE_CHECKING:
+    from headway.ledger.engines import EnginePoolRecord
+    from headway.site import Site
 
 
 @click.group()
@@ -43,6 +43,10 @@ def add(kind: str, address: str | None, queues: tuple[str, ...], machine: bool) 
       headway engine add slurm
       headway engine add ray --address http://head:8265
     """
+    from headway.admin.engines import add_engine
+    from headway.engine.kinds import RAY, SLURM, told_queue
+    from headway.prefect.client import checked_address
+
     said = tuple(told_queue(each) for each in queues)
     if kind == RAY and address:
         said = (EnginePool(RAY, (), address=checked_address("address", address)),)
@@ -79,7 +83,7 @@ def list_(machine: bool) -> None:
         _print((each.pool, each.has) for each in pools)
 
 
-def _known(site: Site) -> list[EnginePoolRecord]:
+def _known(site: "Site") -> "list[EnginePoolRecord]":
     return list(site.ledger.engines.pools().values())
 
 

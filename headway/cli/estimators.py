@@ -10,10 +10,7 @@ from headway.cli.inputs import A_FILE, name_of, open_client, read_traces, this_s
 from headway.cli.output import Json, as_json, print_json, print_table, say, told_by
 from headway.clock import SystemClock
 from headway.errors import InvalidInput
-from headway.estimate import store
-from headway.estimate.kinds import TOURNAMENT
 from headway.model.trace import Trace
-from headway.views.tables import told
 
 
 @click.group(invoke_without_command=True)
@@ -61,6 +58,8 @@ def estimators(context: click.Context, machine: bool) -> None:
 
 def _show(rows: list[dict[Any, Any]]) -> None:
     """A table of *rows*, if there are any."""
+    from headway.views.tables import told
+
     if text := told(rows):
         print_table([*text[0]], [[*row.values()] for row in text])
 
@@ -130,6 +129,8 @@ def scores() -> Json:
       headway estimators scores
       headway estimators scores --json
     """
+    from headway.estimate.kinds import TOURNAMENT
+
     return this_site().ledger.settings.get(TOURNAMENT) or {}
 
 
@@ -142,6 +143,8 @@ def versions() -> list[Json]:
       headway estimators versions
       headway estimators versions --json
     """
+    from headway.estimate import store
+
     directory = this_site().settings.models_dir
     used = store.current(directory)
     return [
@@ -159,6 +162,8 @@ def use(version: int) -> None:
       headway estimators use 3
       headway estimators use 12
     """
+    from headway.estimate import store
+
     directory = this_site().settings.models_dir
     kept = {store.version_of(path): path for path in store.versions(directory)}
     if version not in kept:

@@ -11,16 +11,7 @@ import uvicorn
 from headway.cli.inputs import this_site
 from headway.cli.output import say
 from headway.errors import InvalidInput
-from headway.gateway.app import create_app
-from headway.gateway.certificate import announce, have_certificate
-from headway.gateway.sessions import by_port, sessions_app
-from headway.gateway.tokens import have_local_token
-from headway.node.apart import fork_helper
-from headway.node.daemon import gateway_daemon
-from headway.node.protocols import bounds, listening
 from headway.pinning import EVERYWHERE, LOOPBACK, reached_by_itself
-from headway.prefect.auth import site_auth
-from headway.prefect.client import PrefectServer
 
 A_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -56,6 +47,16 @@ def gateway(
       headway gateway
       headway gateway --host 0.0.0.0 --name gpu.example.org
     """
+    from headway.gateway.app import create_app
+    from headway.gateway.certificate import announce, have_certificate
+    from headway.gateway.sessions import by_port, sessions_app
+    from headway.gateway.tokens import have_local_token
+    from headway.node.apart import fork_helper
+    from headway.node.daemon import gateway_daemon
+    from headway.node.protocols import bounds, listening
+    from headway.prefect.auth import site_auth
+    from headway.prefect.client import PrefectServer
+
     if (certificate is None) != (key is None):
         raise InvalidInput("certificate", str(certificate), "give --certificate and --key together")
     site = this_site()
@@ -109,6 +110,8 @@ def gateway(
 
 def _sessions_socket(host: str, port: int) -> socket.socket | None:
     """Where the pages of sessions are served; None where the port is taken: all else goes on."""
+    from headway.node.protocols import listening
+
     try:
         return listening(host, port)
     except OSError as error:

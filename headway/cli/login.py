@@ -6,8 +6,6 @@ import click
 
 from headway.cli.inputs import this_site
 from headway.cli.output import Json, say, told_by
-from headway.client import Client
-from headway.credentials import Address, checked_url, credentials_file, keep_credentials
 from headway.errors import InvalidInput
 from headway.model.access import looks_like_token
 from headway.pinning import fingerprint, is_known_here, same_fingerprint, shown_certificate
@@ -30,6 +28,9 @@ def login(url: str, expected: str | None, token_stdin: bool) -> None:
       headway login https://gpu.example.org:4280
       headway login https://gpu.example.org:4280 --token-stdin < token
     """
+    from headway.client import Client
+    from headway.credentials import Address, checked_url, credentials_file, keep_credentials
+
     url = checked_url("URL", url)
     certificate = _trusted(url, expected, asks=not token_stdin)
     piped = token_stdin or not sys.stdin.isatty()

@@ -4,25 +4,17 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
-from headway.admin import install as installing
-from headway.admin import join as joining
-from headway.admin.down import AtDown, take_down
-from headway.admin.gpu_reset import gpu_was_reset
-from headway.admin.node_removal import remove_node, unknown_node
-from headway.admin.processes import start_guard, start_worker
-from headway.admin.register import write_profile
-from headway.admin.supervisor import start_supervisor
-from headway.admin.told import note_told
-from headway.admin.up import stop_told_otherwise
 from headway.cli.completion import NODE
 from headway.cli.inputs import agreed, this_site
 from headway.cli.output import Json, as_json, print_json, say, told_by
 from headway.model.node import NodeState
-from headway.site import Site
-from headway.this_node import os_user
+
+if TYPE_CHECKING:
+    from headway.site import Site
 
 
 @click.group()
@@ -49,6 +41,8 @@ def add(name: str) -> Json:
       headway node add gpu-2
       headway node add gpu-2 --json
     """
+    from headway.admin import join as joining
+
     site = this_site()
     ledger = joining.add_node(site.settings, site.ledger, name)
     return {"node": name, "server": site.settings.api_url, "ledger": ledger}
@@ -71,6 +65,10 @@ def join(server: str, ledger: str, install: bool, machine: bool) -> None:
       headway node join --server http://head:4200/api --ledger LOGIN
       HEADWAY_POOL=a100 headway node join --server http://head:4200/api --ledger LOGIN --install
     """
+    from headway.admin import install as installing
+    from headway.admin import join as joining
+    from headway.admin.register import write_profile
+
     site = this_site()
 
     def tell(text: str) -> None:
@@ -102,7 +100,12 @@ def join(server: str, ledger: str, install: bool, machine: bool) -> None:
         say(f"node {site.settings.node} takes runs of pool {site.settings.pool}")
 
 
-def _start(site: Site, tell: Callable[[str], None]) -> None:
+def _start(site: "Site", tell: Callable[[str], None]) -> None:
+    from headway.admin.processes import start_guard, start_worker
+    from headway.admin.supervisor import start_supervisor
+    from headway.admin.told import note_told
+    from headway.admin.up import stop_told_otherwise
+
     stop_told_otherwise(site, tell)
     start_guard(site.settings, site.clock, tell)
     start_worker(site.settings, site.clock, tell)
@@ -120,6 +123,8 @@ def serve() -> None:
       headway node serve
       HEADWAY_NODE=gpu-2 headway node serve
     """
+    from headway.admin import join as joining
+
     joining.serve(this_site(), say)
 
 
@@ -136,6 +141,9 @@ def leave(*, wait: bool, yes: bool) -> None:
       headway node leave
       headway node leave --wait
     """
+    from headway.admin import join as joining
+    from headway.admin.down import AtDown, take_down
+
     site = this_site()
     agree = agreed("stop, and go back to the site's queue", yes=yes or wait)
     if take_down(site, say, AtDown.WAIT if wait else AtDown.STOP, agree)["going_on"] != []:
@@ -175,6 +183,9 @@ def resume(name: str) -> Json:
 
 
 def _set_state(name: str, state: NodeState, reason: str) -> Json:
+    from headway.admin.node_removal import unknown_node
+    from headway.this_node import os_user
+
     site = this_site()
     if not site.ledger.nodes.set_state(name, state, reason, actor=os_user()):
         raise unknown_node(site, name)
@@ -207,6 +218,8 @@ def reset_ok(name: str, gpu: str) -> Json:
       headway node gpu reset-ok gpu-2 0
       headway node gpu reset-ok gpu-2 GPU-4d5e6f
     """
+    from headway.admin.gpu_reset import gpu_was_reset
+
     return gpu_was_reset(this_site(), name, gpu)
 
 
@@ -225,6 +238,8 @@ def remove(name: str, powered_off: bool, machine: bool) -> None:
       headway node remove gpu-2
       headway node remove gpu-2 --powered-off
     """
+    from headway.admin.node_removal import remove_node
+
     removed = remove_node(
         this_site(), name, powered_off=powered_off, say=lambda text: say(text, err=machine)
     )

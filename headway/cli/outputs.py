@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.progress import DownloadColumn
 
 from headway.cli.arrays import if_array
 from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import Columns, Json, as_json, print_json, print_rows, progress_bar, say
-from headway.client import Client
-from headway.client.download import Download, DownloadFailed, chosen, take_folder
 from headway.clock import SystemClock
 from headway.errors import GatewayRefused
 from headway.units import format_size
+
+if TYPE_CHECKING:
+    from headway.client import Client
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Of a run, as it may be a folder's here."""
@@ -50,6 +51,8 @@ def outputs(
       headway outputs flights --list
       headway outputs flights ./results --only '*.pt'
     """
+    from headway.client.download import chosen
+
     runs, folder = words[:-1] or words, Path(words[-1]) if len(words) > 1 else None
     with open_client() as client:
         array = if_array(client.array, runs[0]) if len(runs) == 1 else None
@@ -79,8 +82,10 @@ def outputs(
     sys.exit(1 if failed else 0)
 
 
-def _fetch_all(client: Client, asked: Sequence[str], folder: Path, only: Sequence[str]) -> int:
+def _fetch_all(client: "Client", asked: Sequence[str], folder: Path, only: Sequence[str]) -> int:
     """Fetch the outputs of several runs, each into a folder of its own; the exit status."""
+    from headway.client.download import chosen
+
     folders, fetched = folders_of(client, asked), []
     for run_id, name in folders.items():
         try:
@@ -94,7 +99,7 @@ def _fetch_all(client: Client, asked: Sequence[str], folder: Path, only: Sequenc
     return 1 if any(each["error"] for each in fetched) else 0
 
 
-def folders_of(client: Client, asked: Sequence[str]) -> dict[str, str]:
+def folders_of(client: "Client", asked: Sequence[str]) -> dict[str, str]:
     """The runs that are *asked* for, of arrays the members that have begun, each with its folder.
 
     That is called as the run is, unless another one is called so, or no folder may be.
@@ -117,7 +122,7 @@ def _elsewhere(attempts: list[Json], asked: int | None) -> list[Json]:
 
 
 def _fetch(
-    client: Client,
+    client: "Client",
     whose: tuple[str, int | None],
     folder: Path,
     files: list[Json],
@@ -125,6 +130,10 @@ def _fetch(
     quiet: bool,
 ) -> list[Json]:
     """The files, each with what became of it."""
+    from rich.progress import DownloadColumn
+
+    from headway.client.download import Download, DownloadFailed, take_folder
+
     run_id, attempt = whose
     take_folder(folder, run_id if attempt is None else f"{run_id} attempt {attempt}")
     fetched = []

@@ -5,8 +5,6 @@ import click
 from headway.cli.completion import RUN
 from headway.cli.inputs import DURATION, this_site
 from headway.cli.output import as_json, print_json, print_table, say
-from headway.profile.text import profile_view, rows, summary
-from headway.run.profiling import profile_of
 
 
 @click.command()
@@ -30,6 +28,9 @@ def profile(run: str, window_s: float, machine: bool) -> None:
       headway profile flights
       headway profile flights --window 5min
     """
+    from headway.profile.text import profile_view, rows, summary
+    from headway.run.profiling import profile_of
+
     site = this_site()
     found = profile_of(site, site.ledger.runs.find(run), window_s)
     if machine:

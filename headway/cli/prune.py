@@ -2,22 +2,20 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import click
 
-from headway.admin.database.own import start_database
 from headway.cli.inputs import DURATION, SIZE, this_site
 from headway.cli.output import Columns, as_json, print_json, print_rows, say, silent
 from headway.errors import InvalidInput
 from headway.home import ballast_given_up
-from headway.ledger.records import RunRecord
-from headway.node import prune as here
-from headway.node.expiry import remove_upload, stored_removals, unused_uploads
-from headway.node.storing import remove_stored, store_of
-from headway.policy.retention import Removal, seconds
-from headway.site import Site
 from headway.units import format_size
-from headway.views.fields import fields
+
+if TYPE_CHECKING:
+    from headway.ledger.records import RunRecord
+    from headway.policy.retention import Removal
+    from headway.site import Site
 
 _Limits = tuple[float | None, int | None]
 """Seconds and bytes to keep; None for no limit."""
@@ -52,6 +50,8 @@ def prune(
       headway prune --older-than 30d --dry-run
       headway prune --keep-at-most 500GiB --yes
     """
+    from headway.admin.database.own import start_database
+
     site = this_site()
     if machine and not (yes or dry_run):
         raise click.UsageError("with --json nobody can be asked: add --yes or --dry-run")
@@ -67,9 +67,11 @@ def prune(
 
 
 def _prune_runs(
-    site: Site, limits: _Limits, *, stored: bool, ask: bool, dry_run: bool, machine: bool
+    site: "Site", limits: _Limits, *, stored: bool, ask: bool, dry_run: bool, machine: bool
 ) -> None:
     """Remove folders of finished runs on this node, or in the store."""
+    from headway.views.fields import fields
+
     found, remove = (_in_the_store if stored else _on_this_node)(site, limits)
     freed = sum(each.run.size_bytes for each in found)
     if not machine and found:
@@ -96,9 +98,12 @@ def _prune_runs(
 
 
 def _prune_data(
-    site: Site, keep_s: float | None, *, ask: bool, dry_run: bool, machine: bool
+    site: "Site", keep_s: float | None, *, ask: bool, dry_run: bool, machine: bool
 ) -> None:
     """Remove data sets that members have put and that no run has used for *keep_s*."""
+    from headway.node.expiry import remove_upload, unused_uploads
+    from headway.views.fields import fields
+
     if keep_s is None:
         raise InvalidInput("--older-than", None, "give a duration such as 90d")
     found = unused_uploads(site, keep_s)
@@ -115,13 +120,18 @@ def _prune_data(
         click.echo(f"{len(gone)} of {len(found)} removed")
 
 
-def _on_this_node(site: Site, limits: _Limits) -> tuple[list[Removal], Callable[[str], bool]]:
+def _on_this_node(site: "Site", limits: _Limits) -> "tuple[list[Removal], Callable[[str], bool]]":
+    from headway.node import prune as here
+
     keep_s, keep_bytes = limits
     found = here.removals(site, keep_s=keep_s, keep_bytes=keep_bytes, walk=_seen_on_the_way)
     return found, lambda run_id: here.remove(site, run_id)
 
 
-def _in_the_store(site: Site, limits: _Limits) -> tuple[list[Removal], Callable[[str], bool]]:
+def _in_the_store(site: "Site", limits: _Limits) -> "tuple[list[Removal], Callable[[str], bool]]":
+    from headway.node.expiry import stored_removals
+    from headway.node.storing import remove_stored, store_of
+
     store = store_of(site.settings)
     if store is None:
         raise InvalidInput("--store", "no store", "set HEADWAY_STORE_URL; this site has none")
@@ -134,8 +144,10 @@ def _in_the_store(site: Site, limits: _Limits) -> tuple[list[Removal], Callable[
     return stored_removals(site, keep_s=keep_s, keep_bytes=keep_bytes), remove
 
 
-def _limits(site: Site, asked: _Limits, *, stored: bool) -> _Limits:
+def _limits(site: "Site", asked: _Limits, *, stored: bool) -> _Limits:
     """As asked, else as set for this node, or for the teams."""
+    from headway.policy.retention import seconds
+
     if asked != (None, None):
         return asked
     if stored:
@@ -151,7 +163,7 @@ def _limits(site: Site, asked: _Limits, *, stored: bool) -> _Limits:
     return seconds(settings.keep_days), settings.keep_size
 
 
-def _seen_on_the_way(records: list[RunRecord]) -> Iterator[RunRecord]:
+def _seen_on_the_way(records: "list[RunRecord]") -> "Iterator[RunRecord]":
     with click.progressbar(records, label="measuring", file=sys.stderr) as bar:
         yield from bar
 

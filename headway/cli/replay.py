@@ -4,10 +4,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
-from rich.progress import MofNCompleteColumn, Progress, TaskID, TimeRemainingColumn
 
 from headway.cli.inputs import A_FILE, SOME_SIZE, name_of, read_data
 from headway.cli.output import (
@@ -21,13 +20,12 @@ from headway.cli.output import (
     say,
 )
 from headway.errors import InvalidInput
-from headway.policy.settings import PolicySettings, TeamSettings
-from headway.replay.cluster import Shape
-from headway.replay.metrics import document
-from headway.replay.said_starts import SaidStarts
-from headway.replay.simulate import PolicyName, simulate
-from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
 from headway.units import format_duration
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from headway.policy.settings import PolicySettings
 
 _POLICIES = ("fifo", "easy", "conservative", "headway")
 _ALL = (
@@ -114,6 +112,14 @@ def replay(
       headway replay jobs.csv --nodes 4 --gpus 8
       headway replay jobs.csv --nodes 4 --gpus 8 --policy all --json
     """
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+    from headway.replay.cluster import Shape
+    from headway.replay.metrics import document
+    from headway.replay.said_starts import SaidStarts
+    from headway.replay.simulate import PolicyName, simulate
+    from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
+
     settings = _settings(knobs, weights)
     shape = Shape(nodes, gpus, gpu_memory)
     data, file_name = read_data(trace), Path(name_of(trace)).name
@@ -144,11 +150,13 @@ def _asked(policies: tuple[str, ...]) -> list[tuple[str, str, str]]:
     return [(name, *(ours if name == "headway" else others)) for name in dict.fromkeys(policies)]
 
 
-def _settings(knobs: Sequence[str], weights: Sequence[str]) -> PolicySettings:
+def _settings(knobs: Sequence[str], weights: Sequence[str]) -> "PolicySettings":
     """Settings with *knobs*, each `NAME=NUMBER`; whole numbers where the default is one.
 
     *weights* are those of teams, each `NAME=WEIGHT`.
     """
+    from headway.policy.settings import PolicySettings, TeamSettings
+
     kinds = {one.name: type(one.default) for one in dataclasses.fields(PolicySettings)}
     numbers = {name: kind for name, kind in kinds.items() if kind in {int, float}}
     given: dict[str, int | float] = {}
@@ -172,7 +180,7 @@ def _settings(knobs: Sequence[str], weights: Sequence[str]) -> PolicySettings:
     return PolicySettings(**given, teams=teams)  # type: ignore[arg-type]
 
 
-def _advance(bar: Progress, task: TaskID, ended: int) -> None:
+def _advance(bar: "Progress", task: "TaskID", ended: int) -> None:
     bar.update(task, completed=ended)
 
 

@@ -2,7 +2,7 @@
 
 import sys
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,11 +10,12 @@ from headway.cli.arrays import array_row, if_array, show_array, told_cancelled, 
 from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import Json, as_json, print_json, print_table, say, start_of, told_by
-from headway.client import Client
 from headway.clock import SystemClock
 from headway.errors import EndUntold, GatewayUnreachable
 from headway.units import format_duration, parse_duration
-from headway.views.terminal import LogText
+
+if TYPE_CHECKING:
+    from headway.client import Client
 
 
 class Since(click.ParamType[datetime]):
@@ -171,6 +172,8 @@ def logs(run: str, follow: bool, machine: bool) -> None:
       headway logs flights --follow
       headway logs 3f2a --json
     """
+    from headway.views.terminal import LogText
+
     with open_client() as client:
         run_id = client.standing(run)["run_id"]  # by then another run may have its name
         pieces = client.log(run_id, follow=follow)
@@ -250,7 +253,7 @@ def retry(run: str) -> Json:
         return if_array(client.retry_array, run) or _retried(client, run)
 
 
-def _retried(client: Client, run: str) -> Json:
+def _retried(client: "Client", run: str) -> Json:
     """Wait until Prefect knows how the run ended: earlier, a retry would be taken for a mistake."""
     clock = SystemClock()
     end_s = clock.monotonic_s() + _TOLD_WITHIN_S

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,14 +11,14 @@ from headway.cli.completion import RUN
 from headway.cli.inputs import open_client, overrides
 from headway.cli.output import as_json, say
 from headway.cli.submit import Environment, Place
-from headway.client import Client
-from headway.client.ways import Forward, run_command
 from headway.clock import SystemClock
 from headway.errors import GatewayRefused, GatewayUnreachable, InvalidInput
 from headway.model.exec_messages import SHELL
 from headway.model.job_text import read_job
 from headway.model.session import session_port
-from headway.views.watch import outcome, state_line
+
+if TYPE_CHECKING:
+    from headway.client import Client
 
 _PORT = click.IntRange(1, 65_535)
 _KINDS = {
@@ -133,7 +133,7 @@ def _started(kind: str, arguments: tuple[str, ...]) -> dict[str, Any]:
     return {"name": "session", "command": [kind, *arguments], "session": {}}
 
 
-def _shell_in(client: Client, run_id: str, back: str) -> int:
+def _shell_in(client: "Client", run_id: str, back: str) -> int:
     """Wait for the start of a session, and open a shell in it that ends it; its exit status.
 
     Args:
@@ -141,6 +141,9 @@ def _shell_in(client: Client, run_id: str, back: str) -> int:
         run_id: The session.
         back: How to come back to it where this command leaves it alone.
     """
+    from headway.client.ways import run_command
+    from headway.views.watch import outcome, state_line
+
     clock, line, refused_s = SystemClock(), "", 0.0
     try:
         while not (view := client.standing(run_id))["over"]:
@@ -181,6 +184,8 @@ def forward(run: str, port: int | None, local_port: int | None) -> None:
       headway forward flights 6006
       headway forward flights 6006 --local-port 16006
     """
+    from headway.client.ways import Forward
+
     with open_client() as client:
         view = client.run(run)
     if view["exit"]:
@@ -218,6 +223,8 @@ def execute(ctx: click.Context, run: str, command: tuple[str, ...]) -> None:
       headway exec flights -- nvidia-smi
       headway exec flights
     """
+    from headway.client.ways import run_command
+
     with open_client() as client:
         run_id = client.run(run)["run_id"]
     words = command[1:] if command[:1] == ("--",) else command

@@ -2,10 +2,6 @@
 
 import click
 
-from headway.admin.down import AtDown, take_down
-from headway.admin.engines import lead_to_engine
-from headway.admin.up import bring_up, serve_part, serve_scheduler, serve_site
-from headway.admin.upgrade import upgrade as upgrade_site
 from headway.cli.inputs import agreed, this_site
 from headway.cli.output import as_json, print_json, say, silent
 
@@ -27,6 +23,9 @@ def up(engine: str | None, machine: bool) -> None:
       headway up
       headway up --engine slurm
     """
+    from headway.admin.engines import lead_to_engine
+    from headway.admin.up import bring_up
+
     site = this_site()
     tell = silent if machine else say
     report = bring_up(site, say=tell)
@@ -64,6 +63,8 @@ def upgrade() -> None:
       headway upgrade
       HEADWAY_HOME=/srv/headway headway upgrade
     """
+    from headway.admin.upgrade import upgrade as upgrade_site
+
     file = upgrade_site(this_site(), say)
     kept = f"; the databases as they were before are in {file}" if file is not None else ""
     say(f"upgraded{kept}")
@@ -83,6 +84,8 @@ def serve(*, only: str | None) -> None:
       headway serve
       headway serve --only scheduler
     """
+    from headway.admin.up import serve_part, serve_scheduler, serve_site
+
     site = this_site()
     settings = site.settings
     if only is None:
@@ -109,6 +112,8 @@ def down(*, wait: bool, stop: bool, yes: bool, machine: bool) -> None:
       headway down
       headway down --stop --yes
     """
+    from headway.admin.down import AtDown, take_down
+
     if wait and stop:
         raise click.UsageError("either --wait for what runs or --stop it: give one of them")
     then = AtDown.WAIT if wait else AtDown.STOP if stop else AtDown.GO_ON

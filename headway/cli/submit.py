@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
-from rich.progress import DownloadColumn
 
 from headway.cli.arrays import array_of, tell_of
 from headway.cli.completion import NODE
@@ -33,12 +32,13 @@ from headway.cli.output import (
     say,
     start_of,
 )
-from headway.client import Client
 from headway.clock import SystemClock
 from headway.code.folder import INCLUDE, left_behind
 from headway.model.array import Array, member_job
 from headway.units import COST, format_cost, format_duration, format_size
-from headway.views.watch import watch_array, watch_run
+
+if TYPE_CHECKING:
+    from headway.client import Client
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
@@ -147,14 +147,14 @@ def submit(
         tell(client, made, watch=watch, machine=machine)
 
 
-def hand_in(client: Client, job: Json, array: Array | None, **how: str | None) -> Json:
+def hand_in(client: "Client", job: Json, array: Array | None, **how: str | None) -> Json:
     """Submit *job*, or each member of *array*; *how* is as for `Client.submit`."""
     if array is None:
         return client.submit(job, **how)
     return client.submit_array(job | {"array": array.document()}, **how)
 
 
-def tell(client: Client, made: Json, *, watch: bool, machine: bool) -> None:
+def tell(client: "Client", made: Json, *, watch: bool, machine: bool) -> None:
     """Say what was submitted, a run or an array; with *watch* follow it, and exit as it did."""
     if machine and not watch:
         print_json(made)
@@ -174,11 +174,13 @@ def tell(client: Client, made: Json, *, watch: bool, machine: bool) -> None:
 _SAID_LEFT = 4
 
 
-def with_code(client: Client, job: Json) -> Json:
+def with_code(client: "Client", job: Json) -> Json:
     """*job* once its folder was sent, with a bar of how far that is on a terminal.
 
     Said beforehand is what of it stays behind, which a program may look for in vain.
     """
+    from rich.progress import DownloadColumn
+
     if (workdir := job.get("workdir")) and (left := left_behind(Path(str(workdir)))):
         more = f" and {len(left) - _SAID_LEFT} more" if len(left) > _SAID_LEFT else ""
         names = f"{', '.join(left[:_SAID_LEFT])}{more}"
@@ -197,7 +199,9 @@ def with_code(client: Client, job: Json) -> Json:
         return client.with_code(job, sent=sent)
 
 
-def _watch(client: Client, made: Json, *, machine: bool) -> int:
+def _watch(client: "Client", made: Json, *, machine: bool) -> int:
+    from headway.views.watch import watch_array, watch_run
+
     is_run = "run_id" in made
     try:
         if is_run:

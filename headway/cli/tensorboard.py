@@ -10,6 +10,7 @@ from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,11 +18,12 @@ from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import say
 from headway.cli.outputs import folders_of
-from headway.client import Client
-from headway.client.download import chosen
-from headway.client.run_files import OutputPlace
 from headway.errors import GatewayRefused, GatewayUnreachable, NotInstalled
 from headway.model.run_file import name_from
+
+if TYPE_CHECKING:
+    from headway.client import Client
+    from headway.client.run_files import OutputPlace
 
 _EVERY_S = 5.0
 """As often as TensorBoard looks by itself."""
@@ -66,8 +68,11 @@ def tensorboard(runs: tuple[str, ...], port: int) -> None:
             board.wait()
 
 
-def _fetch(client: Client, folders: Mapping[str, Path]) -> dict[str, Path]:
+def _fetch(client: "Client", folders: Mapping[str, Path]) -> dict[str, Path]:
     """Fetch what is new of each run into its folder; those of runs that go on."""
+    from headway.client.download import chosen
+    from headway.client.run_files import OutputPlace
+
     left = {}
     for run_id, folder in folders.items():
         if not client.standing(run_id)["over"]:
@@ -84,7 +89,7 @@ def _fetch(client: Client, folders: Mapping[str, Path]) -> dict[str, Path]:
     return left
 
 
-def _append(client: Client, place: OutputPlace, folder: Path, size_bytes: int) -> None:
+def _append(client: "Client", place: "OutputPlace", folder: Path, size_bytes: int) -> None:
     """Append what an event file has more than what was fetched of it; a shorter one begins anew."""
     name = name_from(place.href)
     if name is None:

@@ -3,13 +3,10 @@
 from contextlib import suppress
 
 import click
-from rich.console import Console
-from rich.live import Live
 
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json
 from headway.clock import SystemClock
-from headway.views.top import picture
 
 
 @click.command()
@@ -23,6 +20,11 @@ def top(once: bool, interval: float, machine: bool) -> None:
       headway top
       headway top --once
     """
+    from rich.console import Console
+    from rich.live import Live
+
+    from headway.views.top import picture
+
     console = Console()
     with open_client() as client:
         if machine:

@@ -7,11 +7,7 @@ import click
 
 from headway.cli.inputs import DURATION, this_site
 from headway.cli.output import Columns, Json, as_json, print_json, print_rows, say, told_by
-from headway.gateway import tokens
-from headway.gateway.certificate import site_certificate
 from headway.model.access import AccessToken, AuditEntry, Scope
-from headway.this_node import os_user
-from headway.views.fields import fields, iso_time
 
 _SCOPES = ("watch", "submit", "operate")
 _TOKENS: Columns = {
@@ -63,6 +59,10 @@ def add(
       headway user add ada --team vision
       headway user add monitor --scope watch --expires 365d
     """
+    from headway.gateway import tokens
+    from headway.gateway.certificate import site_certificate
+    from headway.this_node import os_user
+
     site = this_site()
     token, kept = tokens.issue(
         site.ledger, user=name, team=tokens.only_team(site) if team is None else team,
@@ -110,6 +110,9 @@ def revoke(name: str, team: str | None, number: int | None) -> Json:
       headway user revoke ada
       headway user revoke ada --team vision --number 2
     """
+    from headway.gateway import tokens
+    from headway.this_node import os_user
+
     ledger = this_site().ledger
     revoked = tokens.revoke(ledger, name, team=team, actor=os_user(), token_id=number)
     return {"user": name, "revoked": [each.token_id for each in revoked]}
@@ -133,6 +136,8 @@ def audit(limit: int, actor: str, subject: str) -> list[Json]:
 
 def token_view(token: AccessToken, now: datetime) -> dict[str, Any]:
     """One token, as `headway user list --json` prints it: never the token itself."""
+    from headway.views.fields import iso_time
+
     state = "valid" if token.is_valid(now) else "revoked" if token.revoked_at else "expired"
     return {
         "token_id": token.token_id,
@@ -148,4 +153,6 @@ def token_view(token: AccessToken, now: datetime) -> dict[str, Any]:
 
 def audit_view(entry: AuditEntry) -> dict[str, Any]:
     """One act, as `headway audit --json` prints it."""
+    from headway.views.fields import fields
+
     return fields(entry, "at", "actor", "act", "subject", "details")

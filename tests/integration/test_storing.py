@@ -268,7 +268,7 @@ def test_headway_prune_by_hand_is_for_the_store_too(site, monkeypatch) -> None:
     assert "1 of 1 removed" in prune("--keep-at-most", "1KiB", "--yes").stdout
     assert not site.ledger.stored.of_run(record.run_id)[0].is_there
     assert (site.settings.runs_dir / record.run_id).is_dir()
-    monkeypatch.setattr("headway.cli.prune.store_of", lambda _: None)
+    monkeypatch.setattr("headway.node.storing.store_of", lambda _: None)
     assert "set HEADWAY_STORE_URL" in prune("--older-than", "0s").stderr
 
 

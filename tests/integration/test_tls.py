@@ -208,8 +208,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found.setdefault("port", port)  # the pages of sessions come second
         return mock.Mock()
 
-    monkeypatch.setattr("headway.cli.gateway.fork_helper", lambda: None)
-    monkeypatch.setattr("headway.cli.gateway.listening", listening)
+    monkeypatch.setattr("headway.node.apart.fork_helper", lambda: None)
+    monkeypatch.setattr("headway.node.protocols.listening", listening)
     monkeypatch.setattr("uvicorn.Server.run", note)
     return found
 

@@ -183,8 +183,8 @@ def test_join_leaves_the_node_to_systemd_where_it_is_asked_to(settings, machine,
     def join(own, **_):
         own.server_pointer.write_text("http://10.8.0.1:4200/api")
 
-    monkeypatch.setattr("headway.cli.node.joining.join", join)
-    monkeypatch.setattr("headway.cli.node.write_profile", lambda *_: None)
+    monkeypatch.setattr("headway.admin.join.join", join)
+    monkeypatch.setattr("headway.admin.register.write_profile", lambda *_: None)
     monkeypatch.setenv("HEADWAY_HOME", str(settings.home))
     monkeypatch.setenv("HEADWAY_NODE", "gpu-2")
     forget_site()

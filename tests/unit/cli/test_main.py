@@ -1,5 +1,7 @@
 """What every command does with an error."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -200,3 +202,14 @@ def test_a_number_that_is_none_or_out_of_its_range_is_refused(
     got = CliRunner().invoke(headway, command)
     assert got.exit_code == 2
     assert said in got.stderr
+
+
+def test_the_help_of_a_command_loads_nothing_that_takes_long() -> None:
+    """Of some it took a second and more: what a command works with is imported as it works."""
+    code = (
+        "import sys; from headway.cli.main import headway as all_;"
+        "[each.load() for each in all_.commands.values()];"
+        "print({'sqlalchemy', 'numpy', 'httpx', 'rich', 'prefect', 'fastapi'} & set(sys.modules))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "set()"

@@ -112,9 +112,8 @@ def test_a_run_of_nobody_known_is_listed_so() -> None:
 def test_what_prints_the_gateways_answers_loads_no_ledger_and_no_estimators() -> None:
     """A second and a half for each `queue`, `why`, `run`, `session` and `submit --watch`."""
     code = (
-        "import sys, headway.client, headway.views.tables, headway.views.tables,"
-        " headway.views.tables, headway.views.tables, headway.views.watch,"
-        " headway.views.watch, headway.client.ways, headway.model.job_text;"
+        "import sys, headway.client, headway.views.tables, headway.views.watch,"
+        " headway.client.ways, headway.model.job_text;"
         "from headway.cli import arrays, queue, run, runs, session, submit, usage;"
         "print({'sqlalchemy', 'numpy', 'scipy', 'fsspec', 'prefect'} & set(sys.modules))"
     )
