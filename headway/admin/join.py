@@ -21,7 +21,8 @@ from headway.model.access import token_digest
 from headway.model.document import HIDDEN
 from headway.prefect import auth
 from headway.prefect.auth import auth_for, keep_secret, site_auth
-from headway.prefect.client import PrefectServer, checked_address
+from headway.prefect.client import PrefectServer
+from headway.prefect.transport import checked_address
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import check_name, os_user

@@ -45,7 +45,7 @@ def add(kind: str, address: str | None, queues: tuple[str, ...], machine: bool) 
     """
     from headway.admin.engines import add_engine
     from headway.engine.kinds import RAY, SLURM, told_queue
-    from headway.prefect.client import checked_address
+    from headway.prefect.transport import checked_address
 
     said = tuple(told_queue(each) for each in queues)
     if kind == RAY and address:

@@ -142,7 +142,8 @@ def open_client() -> "Client":
 def open_server(site: "Site") -> "PrefectServer":
     """The Prefect server that PREFECT_API_URL names, or this machine's."""
     from headway.prefect.auth import auth_for
-    from headway.prefect.client import PrefectServer, checked_address
+    from headway.prefect.client import PrefectServer
+    from headway.prefect.transport import checked_address
 
     url = os.environ.get("PREFECT_API_URL") or site.settings.api_url
     url = checked_address("PREFECT_API_URL", url)

@@ -15,7 +15,7 @@ from uuid import uuid4
 import httpx
 
 from headway.clock import Clock, SystemClock
-from headway.errors import InvalidInput, RunUnknown, SiteBroken, SiteRefused, SiteUnreachable, shown
+from headway.errors import InvalidInput, RunUnknown, SiteBroken, SiteRefused, SiteUnreachable
 from headway.model.strict_json import write_strict
 from headway.prefect.listed_run import ListedRun, listed_run, unreadable
 from headway.prefect.transport import ONCE, REFUSED, RetryTransport, SiteAuth
@@ -38,22 +38,6 @@ _COPIED = (
 _PAGE = 200  # the server's own limit
 _JSON = {"Content-Type": "application/json"}
 _SUSPENDED_AT_MOST = timedelta(days=30)
-
-
-def checked_address(field: str, url: str) -> str:
-    """*url*, the address of a Prefect API, without a slash at its end.
-
-    Raises:
-        InvalidInput: It is no address at all; *field* is where it was given.
-    """
-    try:
-        address, why = httpx.URL(url), ""
-    except httpx.InvalidURL as error:
-        address, why = httpx.URL(), f" ({shown(str(error), 200)[1:-1]})"
-    if address.scheme not in {"http", "https"} or not address.host:
-        allowed = f"give an address such as http://head:4200/api{why}"
-        raise InvalidInput(field, url, allowed)
-    return url.rstrip("/")
 
 
 class PrefectServer:

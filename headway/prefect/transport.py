@@ -8,6 +8,7 @@ from uuid import uuid4
 import httpx
 
 from headway.clock import Clock
+from headway.errors import InvalidInput, shown
 from headway.waits import waiting_for
 
 REFUSED = frozenset({401, 403})
@@ -101,3 +102,19 @@ class SiteAuth(httpx.Auth):
             response = yield request
             if response.status_code != httpx.codes.FORBIDDEN:
                 return
+
+
+def checked_address(field: str, url: str) -> str:
+    """*url*, the address of a Prefect API, without a slash at its end.
+
+    Raises:
+        InvalidInput: It is no address at all; *field* is where it was given.
+    """
+    try:
+        address, why = httpx.URL(url), ""
+    except httpx.InvalidURL as error:
+        address, why = httpx.URL(), f" ({shown(str(error), 200)[1:-1]})"
+    if address.scheme not in {"http", "https"} or not address.host:
+        allowed = f"give an address such as http://head:4200/api{why}"
+        raise InvalidInput(field, url, allowed)
+    return url.rstrip("/")
