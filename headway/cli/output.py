@@ -64,6 +64,16 @@ def start_of(view: Json) -> str:
     return start_text(view, now) + promise_text(promised and datetime.fromisoformat(promised), now)
 
 
+def planned_of(views: Sequence[Json]) -> str:
+    """When the plan was made that tells the starts of *views*; empty where none does."""
+    # A gateway of an earlier version has no such field.
+    moments = sorted(each["planned_at"] for each in views if each.get("planned_at"))
+    if not moments:
+        return ""
+    first = datetime.fromisoformat(moments[0]).astimezone()
+    return f"as planned at {first:%H:%M:%S}" + (" or later" if moments[-1] > moments[0] else "")
+
+
 def moment_of(said: str | None) -> str:
     """A moment of the JSON output, by the same clock."""
     if said is None:

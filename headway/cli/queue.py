@@ -8,6 +8,7 @@ from headway.cli.output import (
     Columns,
     Json,
     moment_of,
+    planned_of,
     print_changes,
     print_rows,
     say,
@@ -32,6 +33,8 @@ _COLUMNS: Columns = {
 def _tell(lines: list[Json]) -> None:
     if lines:
         print_rows(_COLUMNS, lines, _SHOWN)
+        if planned := planned_of(lines):
+            click.echo(f"\nstarts are told {planned}")
     else:
         click.echo("no run waits")
 
@@ -58,7 +61,8 @@ _SHOWN_OF_WHY = 10
 def _tell_why(found: Json) -> None:
     say(f"{found['name']} waits: {found['reason']}")
     if not found["starts_now"]:
-        say(f"expected to start: {start_of(found)}")
+        planned = planned_of([found])
+        say(f"expected to start: {start_of(found)}{planned and f', {planned}'}")
     if found["holders"]:
         click.echo("\nwho has it, those that end first at the top:")
         print_rows(_HOLDERS, found["holders"], _SHOWN_OF_WHY)

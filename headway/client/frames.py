@@ -50,7 +50,7 @@ QUEUE = {
     **dict.fromkeys(("attempt", "needs_host_memory_bytes", "needs_gpus"), COUNT),
     "starts_now": YES_NO,
     **dict.fromkeys(("expected_start_at", "earliest_start_at", "latest_start_at"), MOMENT),
-    "promised_start_at": MOMENT,
+    **dict.fromkeys(("promised_start_at", "planned_at"), MOMENT),
     "predicted_runtime_s": NUMBER,
 }
 NODES = {

@@ -1,10 +1,10 @@
 """How long runs go on, drawn at random: for playing a queue forward many times.
 
-Of a run of which something was learnt its own prediction speaks; else the nearest group of the
-site's runs, those that still run among them. Runs of one kind that were submitted together last
+Of a run of which something was learnt its own prediction or log speaks; else the nearest group of
+the site's runs, those that still run among them. Runs of one kind that were submitted together last
 alike (in the Philly traces the logs of what such neighbours last correlate by 0.9 and more): they
-are drawn together, and once one of them has ended the others are taken to last as long.
-Cheap to import.
+are drawn together, and once one of them has ended the others are taken to last as long, where their
+own logs do not say how long they take. Cheap to import.
 """
 
 import math
@@ -39,6 +39,8 @@ class Life:
     over: bool = False
     learnt: Span | None = None
     """What its own prediction says; None where that is a guess."""
+    tells: bool = False
+    """Its log says `learnt`, of which others of its batch know nothing better."""
 
 
 @dataclass(slots=True)
@@ -95,8 +97,10 @@ class Lifetimes:
         return left_s
 
     def _whole_s(self, one: Life, batch: _Batch, frac: float) -> float:
-        learnt, beyond_s = one.learnt, max(batch.longest_s, one.lasted_s)
-        if batch.logs:
+        learnt, beyond_s = one.learnt, one.lasted_s
+        if not one.tells:
+            beyond_s = max(batch.longest_s, one.lasted_s)
+        if batch.logs and not one.tells:
             centre, sd = next_of(batch.logs, _ALIKE_SD)
             learnt = Span(*(math.exp(centre + each * Z80 * sd) for each in (-1.0, 0.0, 1.0)))
             beyond_s = one.lasted_s

@@ -271,7 +271,7 @@ _PLACE = frozenset(
     {
         *("position", "attempt", "resource", "needs_host_memory_bytes", "needs_gpus"),
         *("starts_now", "earliest_start_at", "expected_start_at", "latest_start_at"),
-        *("promised_start_at", "predicted_runtime_s"),
+        *("promised_start_at", "planned_at", "predicted_runtime_s"),
     }
 )
 """What is told of a place in the queue to other teams: neither whose it is nor any words."""

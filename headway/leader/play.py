@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from headway.estimate.starts import PLAYED
 from headway.ledger.codec import to_json
+from headway.model.start_forecast import PlayedStarts
 from headway.scheduler.planning import read_pool
 from headway.scheduler.playing import play
 from headway.scheduler.why import why
@@ -36,6 +37,7 @@ def play_queue(site: Site, pool: str, turns: Mapping[str, int]) -> Explained:
     now = read_pool(site, pool)
     entries = now.waiting.entries
     if not entries:
+        site.ledger.settings.keep(PLAYED.format(pool), to_json(PlayedStarts()))
         return Explained({})
     site.ledger.settings.keep(PLAYED.format(pool), to_json(play(now)))
     known = {run_id: turns.get(run_id, 0) for run_id in entries}

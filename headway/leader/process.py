@@ -276,7 +276,7 @@ class Scheduler:
         Of a queue of thousands it takes seconds of a processor that others need, too: so it
         has a tenth of the time, in a process of its own.
         """
-        if self._queue.is_empty:
+        if self._queue.is_empty and not self._explained:  # else what was played is to be forgotten
             return
         begun_s = self._site.clock.monotonic_s()
         pool = self._site.settings.pool

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from headway.model.run import Span
 
@@ -42,19 +42,38 @@ class StartForecast:
 
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_HOLDS = timedelta(minutes=15)
+"""What was played longer ago tells nothing: the next play follows within some minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedStarts:
-    """How long the runs of a pool wait, as its queue was played forward at one moment."""
+    """How long the runs of a pool wait, as its queue was played forward at one moment.
+
+    It is the plan that people are told, each by any way, until it is played again.
+    """
 
     at: datetime = _NEVER
     waits: Mapping[str, Span] = field(default_factory=dict)
     """From then on, by run."""
+    left: Mapping[str, Span | None] = field(default_factory=dict)
+    """How long those go on that held places then; None where nothing was known of it."""
+
+    def as_of(self, now: datetime) -> "PlayedStarts":
+        """Itself; none where nobody has played for too long."""
+        return self if now - self.at < _HOLDS else PlayedStarts()
 
     def wait(self, run_id: str, now: datetime) -> Span | None:
         """How long the run waits from *now* on; None of one that joined since."""
         if (found := self.waits.get(run_id)) is None:
             return None
+        return self._aged(found, now)
+
+    def goes_on(self, run_id: str, now: datetime) -> Span | None:
+        """How long a run of `left` goes on from *now* on, the same."""
+        found = self.left[run_id]
+        return found and self._aged(found, now)
+
+    def _aged(self, found: Span, now: datetime) -> Span:
         since_s = (now - self.at).total_seconds()
         return Span(*(max(each - since_s, 0.0) for each in found))

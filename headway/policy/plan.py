@@ -50,6 +50,8 @@ class Stay:
     latest_at: datetime | None = None
     planned: Span | None = None
     """How long it waits as the queue was played; the times above go by what was learnt of that."""
+    planned_at: datetime | None = None
+    """From when on that counts; None where the queue was not played for it."""
     first_said_latest_at: datetime | None = None
     """The latest start that was said at first, where it is expected later than that by now."""
     unknown: str = ""

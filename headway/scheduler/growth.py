@@ -32,10 +32,7 @@ def run_to_grow(made: Plan, seen: PoolSnapshot, waiting: Waiting, known: Known) 
     may_grow = [record for record in seen.holders if _may_grow(record)]
     if not may_grow:
         return
-    running = [
-        running_run(r, seen, waiting.gates, known.said.get(r.run_id), known.usual)
-        for r in seen.holders
-    ]
+    running = [running_run(record, seen, waiting.gates, known) for record in seen.holders]
     pool = Pool([node_view(record, seen) for record in seen.nodes], running, waiting.settings)
     board = pool.board()
     runners = {one.ask.run_id: one for one in pool.runners(board)}

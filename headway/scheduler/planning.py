@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from threading import Lock
 from weakref import WeakKeyDictionary
 
@@ -32,13 +33,16 @@ def make_plan(queue: Queue[WaitingRun], waiting: Waiting, seen: PoolSnapshot, kn
     made = plan(
         [node_view(record, seen) for record in seen.nodes],
         asked,
-        [running_run(r, seen, gates, known.said.get(r.run_id), known.usual) for r in seen.holders],
+        [running_run(record, seen, gates, known) for record in seen.holders],
         now=seen.at,
         settings=waiting.settings,
     )
+    # Who has got a place since it was played counts, too.
+    is_played = all(record.run_id in known.played.left for record in seen.holders)
+    at = known.played.at if is_played else seen.at
     preempting = {each.for_run_id for each in made.preempts}
     entries = (
-        as_played(entry, known.played.wait(entry.run_id, seen.at), known.starts)
+        as_played(entry, known.played.wait(entry.run_id, at), at, known.starts)
         if isinstance(entry, Stay) and entry.run_id not in preempting and entry.expected_at
         else entry  # what is not known of those that run no play knows
         for entry in made.entries
@@ -46,19 +50,37 @@ def make_plan(queue: Queue[WaitingRun], waiting: Waiting, seen: PoolSnapshot, kn
     return replace(made, entries=tuple(entries))
 
 
-def as_played(stay: Stay, planned: Span | None, learnt: StartCalibration) -> Stay:
-    """*stay* with its start and interval as the queue was played, by what came of such plays."""
+def as_played(stay: Stay, planned: Span | None, at: datetime, learnt: StartCalibration) -> Stay:
+    """*stay* with its start and interval as the queue was played, by what came of such plays.
+
+    Args:
+        stay: As planned.
+        planned: How long it waits from *at* on; None where that was not played.
+        at: When that was planned.
+        learnt: What came of such plays.
+    """
     if planned is None:
         return stay
-    at_s = stay.said_at.timestamp()
-    earliest_at, expected_at, latest_at = (moment(at_s + each) for each in learnt.wait(planned))
+    if at == stay.said_at:
+        planned = not_before(stay, planned)
+    ends = (moment(at.timestamp() + each) for each in learnt.wait(planned))
+    earliest_at, expected_at, latest_at = (max(each, stay.said_at) for each in ends)
     return replace(
         stay,
         earliest_at=earliest_at,
         expected_at=expected_at,
         latest_at=latest_at,
         planned=planned,
+        planned_at=at,
     )
+
+
+def not_before(stay: Stay, planned: Span) -> Span:
+    """*planned*, of the moment of *stay*, not before its start: who has its place ends then."""
+    if stay.expected_at is None:
+        return planned
+    least_s = (stay.expected_at - stay.said_at).total_seconds()
+    return Span(planned.low_s, *(max(each, least_s) for each in planned[1:]))
 
 
 def with_behind(made: Plan, queue: Queue[WaitingRun], seen: PoolSnapshot, known: Known) -> Plan:
@@ -72,10 +94,10 @@ def _behind(
     front = {entry.run_id for entry in made.entries}
     others = (run_id for run_id in queue.in_order() if run_id not in front)
     for position, run_id in enumerate(others, start=len(front) + 1):
-        if (wait := known.played.wait(run_id, seen.at)) is not None:
+        if (wait := known.played.waits.get(run_id)) is not None:
             promised_at = queue.waiting[run_id].promised_at
             stay = Stay(run_id, position, is_behind(len(front)), seen.at, promised_at=promised_at)
-            yield as_played(stay, wait, known.starts)
+            yield as_played(stay, wait, known.played.at, known.starts)
 
 
 @dataclass(frozen=True, slots=True)

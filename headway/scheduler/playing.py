@@ -1,6 +1,7 @@
 """How long runs wait, by playing the queue of a pool forward: beside the passes, within seconds."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 from headway.estimate.lifetimes import Life, Lifetimes
 from headway.estimate.usual import Kind
@@ -8,21 +9,30 @@ from headway.model.run import Span
 from headway.model.start_forecast import PlayedStarts
 from headway.policy.decide import Held
 from headway.policy.fit import WaitingRun
+from headway.policy.plan import Stay
 from headway.policy.pool import Pool
 from headway.replay.forward import ROUNDS, Draw, Present, play_forward, span_of
 from headway.replay.ours import Headway
-from headway.scheduler.planning import PoolNow
-from headway.scheduler.snapshot import kind_of_run, left_of, node_view, running_run
+from headway.scheduler.planning import PoolNow, not_before
+from headway.scheduler.snapshot import kind_of_run, node_view, running_run
 
 _BUDGET_S = 2.0
 """Of one play of a whole queue."""
 
 
 def play(now: PoolNow) -> PlayedStarts:
-    """How long every run of the queue waits."""
-    queue = now.queue()
-    waits = waits_of(now, queue.waiting.keys(), budget_s=_BUDGET_S)
-    return PlayedStarts(now.seen.at, {run_id: span_of(found) for run_id, found in waits.items()})
+    """How long every run of the queue waits, by what is known now."""
+    now = replace(now, known=replace(now.known, played=PlayedStarts()))
+    at, made = now.seen.at, now.plan()
+    found = waits_of(now, now.queue().waiting.keys(), budget_s=_BUDGET_S)
+    waits = {run_id: span_of(each) for run_id, each in found.items()}
+    waits |= {
+        stay.run_id: not_before(stay, waits[stay.run_id])
+        for stay in made.entries
+        if isinstance(stay, Stay) and stay.run_id in waits
+    }
+    left = {record.run_id: now.known.left(record, at) for record in now.seen.holders}
+    return PlayedStarts(at, waits, left)
 
 
 def waits_of(
@@ -47,10 +57,7 @@ def waits_of(
     """
     queue, settings = now.queue(also), now.waiting.settings
     gates, known = now.waiting.gates, now.known
-    running = [
-        running_run(r, now.seen, gates, known.said.get(r.run_id), known.usual)
-        for r in now.seen.holders
-    ]
+    running = [running_run(record, now.seen, gates, known) for record in now.seen.holders]
     pool = Pool([node_view(record, now.seen) for record in now.seen.nodes], running, settings)
     line = Headway(settings, int(queue.totals.gpus), queue)
     for ask, _ in queue.running.values():
@@ -79,11 +86,13 @@ def _lives(now: PoolNow, also: Sequence[WaitingRun]) -> Iterator[tuple[str, Life
         said = now.known.said.get(record.run_id)
         lasted_s = (now.seen.at - (record.started_at or now.seen.at)).total_seconds()
         learnt = record.prediction.learnt if record.prediction is not None else None
+        tells = False
         if said is not None and said.attempt == record.attempt and said.remaining_s is not None:
-            left = left_of(record, said, now.known.usual, now.seen.at)
+            left = now.known.left(record, now.seen.at)
             learnt = Span(*(lasted_s + each for each in left)) if left is not None else learnt
+            tells = said.done_frac is not None
         kind, submitted_s = kind_of_run(record), record.submitted_at.timestamp()
-        yield record.run_id, Life(kind, submitted_s, max(lasted_s, 0.0), learnt=learnt)
+        yield record.run_id, Life(kind, submitted_s, max(lasted_s, 0.0), learnt=learnt, tells=tells)
     for run_id, entry in now.waiting.entries.items():
         yield run_id, Life(entry.kind, entry.run.submitted_s, learnt=entry.run.lasts)
     for run in also:

@@ -95,6 +95,15 @@ class Known:
     claims: Claims = field(default_factory=Claims)
     """How much longer than said each person's runs take."""
 
+    def left(self, record: RunRecord, now: datetime) -> Span | None:
+        """How long a run that holds its place goes on from *now*; None when nothing is known.
+
+        By the plan that people are told: a word of its log counts from the next one on.
+        """
+        if record.run_id in self.played.left:
+            return self.played.goes_on(record.run_id, now)
+        return left_of(record, self.said.get(record.run_id), self.usual, now)
+
 
 class ReadSoFar:
     """What is large and changes little: read once, then what has changed."""
@@ -140,7 +149,7 @@ def read_known(
         usual_of(ended, seen.holders, said, shared=settings.share_past_runs),
         ended,
         kept(StartCalibration, ledger.settings.get(CALIBRATION)) or StartCalibration(),
-        so_far.played(pool),
+        so_far.played(pool).as_of(seen.at),
         Claims(ended),
     )
 
@@ -182,24 +191,14 @@ def _cut(span: Span) -> Span:
     return Span(*(min(each, _FAR_S) for each in span))
 
 
-def running_run(
-    record: RunRecord, seen: PoolSnapshot, gates: Gates, said: ProgressSnapshot | None, usual: Usual
-) -> RunningRun:
-    """A run that holds leases, with its end as its log tells it, else as it was predicted.
-
-    Args:
-        record: The run.
-        seen: The pool.
-        gates: For its priority.
-        said: What was last kept of how far it is.
-        usual: What runs of the site last.
-    """
+def running_run(record: RunRecord, seen: PoolSnapshot, gates: Gates, known: Known) -> RunningRun:
+    """A run that holds leases of *seen*, with its end; its priority is that of *gates*."""
     return RunningRun(
         run_id=record.run_id,
         team=record.team,
         user=record.owner,
         priority=gates.priorities.get(record.queue, record.priority),
-        left=left_of(record, said, usual, seen.at),
+        left=known.left(record, seen.at),
         name=record.name,
         preemptible=record.goes_on and record.state is RunState.RUNNING,
         stopping=record.preempted_for is not None,

@@ -63,11 +63,11 @@ class SaidStarts:
         for stay in stays:
             known, entry = self._said.get(stay.run_id), waiting.entries.get(stay.run_id)
             again = known is not None and seen.at - known.last.said_at < _AGAIN
-            if again or entry is None or stay.planned is None:
+            if again or entry is None or stay.planned is None or stay.planned_at is None:
                 continue
             yield learnt.forecast(
                 stay.run_id,
-                seen.at,
+                stay.planned_at,
                 stay.planned,
                 gpus=entry.run.gpus * entry.run.nodes,
                 ahead=stay.position - 1,

@@ -19,7 +19,7 @@ from headway.replay.forward import span_of
 from headway.scheduler.announced import is_behind
 from headway.scheduler.planning import PoolNow, as_played, read_pool
 from headway.scheduler.playing import waits_of
-from headway.scheduler.snapshot import left_of, node_view
+from headway.scheduler.snapshot import node_view
 from headway.site import Site
 
 _NOT_YET = "what it needs is being computed: its place in the queue is known in some seconds"
@@ -134,7 +134,7 @@ def _holders(now: PoolNow, scarce: Resource | None, run: Ask) -> Iterator[Holder
         other_ports = scarce is Resource.PORTS and run.ports.isdisjoint({*lease.ports, ANY_PORT})
         if record is None or not of_team or (gpus and not lease.gpus) or other_ports:
             continue
-        left = left_of(record, now.known.said.get(record.run_id), now.known.usual, now.seen.at)
+        left = now.known.left(record, now.seen.at)
         ends = None if left is None else now.seen.at + timedelta(seconds=left.median_s)
         found.append(Holder(record, lease, ends))
     known = [one for one in found if one.expected_end_at is not None]
@@ -165,7 +165,7 @@ def told(now: PoolNow, run: WaitingRun) -> Told:
 
 
 def _told(now: PoolNow, made: Plan, run: WaitingRun, also: Sequence[WaitingRun] = ()) -> Told:
-    """What becomes of *run* by *made*; the queue is played where that has not been done."""
+    """What becomes of *run* by *made*; for one of *also*, who joins now, the queue is played."""
     entry = made.entry(run.run_id)
     if isinstance(entry, Start):
         return Told(entry, lambda: [0.0])
@@ -174,15 +174,15 @@ def _told(now: PoolNow, made: Plan, run: WaitingRun, also: Sequence[WaitingRun] 
     def waits() -> Sequence[float]:
         return waits_of(now, {run.run_id}, also, budget_s=_BUDGET_S).get(run.run_id, [])
 
-    if entry is not None and (entry.planned is not None or entry.expected_at is None):
+    if not also or (entry is not None and entry.expected_at is None):
         return Told(entry, waits)
-    wait = now.wait_near(run) if entry is None and also else None
+    wait = now.wait_near(run) if entry is None else None
     if wait is None:
         wait = span_of(waits()) if waits() else None
     if entry is None and wait is not None:
-        position = len(now.waiting.entries) + len(also)
+        position = len(now.waiting.entries) + 1
         entry = Stay(run.run_id, position, is_behind(len(made.entries)), now.seen.at)
-    return Told(entry and as_played(entry, wait, now.known.starts), waits)
+    return Told(entry and as_played(entry, wait, now.seen.at, now.known.starts), waits)
 
 
 def advice(site: Site, now: PoolNow, asked: Asked, base: Told) -> list[Advice]:

@@ -122,6 +122,7 @@ def start_fields(entry: Start | Stay | None) -> dict[str, Any]:
         "expected_start_at": iso_time(said.expected_at if said else None),
         "latest_start_at": iso_time(said.latest_at if said else None),
         "start_unknown": said.unknown if said else "",
+        "planned_at": iso_time((said.planned_at or said.said_at) if said else None),
     }
 
 

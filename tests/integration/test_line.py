@@ -273,6 +273,47 @@ def test_everybody_is_told_the_same_start(sites) -> None:
     assert kept.keys() == queue.keys(), "not every start that was said is kept"
 
 
+def test_all_who_ask_are_told_the_start_of_one_plan_and_none_before_its_holder_ends(sites) -> None:
+    """While the run that has the place changes its own end, and a like one has ended early."""
+    here, line = sites["here"], only_here(sites)
+    twin, first, second, third = (
+        offer(name, age_s=20 - at, job={"name": "fit"}, share=0.1 if name == "twin" else 0.6)
+        for at, name in enumerate(("twin", "first", "second", "third"))
+    )
+    line.take_in([twin, first, second, third])
+    assert line.run_pass().granted == (twin.run_id, first.run_id)
+    end(here, twin, ExitKind.OK)
+    here.ledger.leases.release(fence_of(here.ledger, twin.run_id))
+    fence = fence_of(here.ledger, first.run_id)
+    here.ledger.runs.begin(fence, container="c", runtime="process", ttl_s=60.0)
+    left = ProgressSnapshot(first.run_id, 1, NOT_KEPT_YET, 9.0, 0.1, 3600.0, 3000.0, 5000.0)
+    asked = []
+    with serving(here) as url, httpx.Client(headers=bearer(here), timeout=60) as client:
+        for remaining_s, plays in ((3600.0, True), (7200.0, False), (7200.0, True), (600.0, False)):
+            said = replace(left, remaining_s=remaining_s, high_s=max(remaining_s, 5000.0))
+            here.ledger.progress_snapshots.keep(fence, said)
+            if plays:
+                play_queue(here, "gpu", {})
+            for run in (second, third):
+                why_it_waits = client.get(f"{url}/v1/runs/{run.run_id}/why").json()
+                shown = client.get(f"{url}/v1/runs/{run.run_id}").json()["waiting"]
+                lines = {each["run_id"]: each for each in client.get(f"{url}/v1/queue").json()}
+                words = leading(here).run_pass().waiting[run.run_id]
+                faces = [why_it_waits, shown, lines[run.run_id]]
+                starts = [{key: each[key] for key in _OF_A_START} for each in faces]
+                assert starts[0] == starts[1] == starts[2]
+                start = datetime.fromisoformat(starts[0]["expected_start_at"])
+                assert start_text(shown, start)[:11] in words
+                (holder,) = why_it_waits["holders"]
+                assert start >= datetime.fromisoformat(holder["expected_end_at"])
+                asked.append((starts[0]["planned_at"], start))
+    per_plan = {planned: {s for p, s in asked if p == planned} for planned, _ in asked}
+    assert [len(starts) for starts in per_plan.values()] == [2, 2]  # two plans, two runs
+
+
+_OF_A_START = ("earliest_start_at", "expected_start_at", "latest_start_at", "planned_at")
+
+
 def test_it_is_said_why_a_run_waits_and_what_would_start_it_earlier(sites) -> None:
     here, line = sites["here"], only_here(sites)
     running, ahead, waits = (offer(f"job-{at}", age_s=10 - at) for at in range(3))

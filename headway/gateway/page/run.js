@@ -66,8 +66,10 @@ function waits(run, why) {
   const ahead = why?.ahead.slice(0, SHOWN).map((each) => [String(each.position), name(each), each.why]);
   const holders = why?.holders.slice(0, SHOWN).map((each) => [name(each), each.node,
     each.gpus ? `${each.gpus} GPU(s), ${size(each.gpu_memory_bytes)}` : NOT_KNOWN, size(each.host_memory_bytes), clock(each.expected_end_at)]);
+  const told = why ?? run.waiting; // one plan: its start and the ends of those who hold the place
+  const planned = told.planned_at ? `, as planned at ${new Date(told.planned_at).toLocaleTimeString()}` : "";
   return h("section", {}, h("h2", {}, "Why it waits"),
-    h("p", {}, `${run.waiting.reason}. It is number ${run.waiting.position} of the queue; start: ${start(run.waiting)}.`),
+    h("p", {}, `${run.waiting.reason}. It is number ${run.waiting.position} of the queue; start: ${start(told)}${planned}.`),
     why ? table("What would help", [["submitted anew with", "wide"], ["starts"], ["ends about"]], changes,
       "No single change of what it asks would start it notably earlier.") : null,
     why ? table("Who is ahead", [["place", "n"], ["run", "name"], ["because", "wide"]], ahead, "Nobody is ahead of it.") : null,

@@ -20,7 +20,7 @@ from headway.policy.plan import Start, Stay, plan
 from headway.policy.pool import NodeView
 from headway.policy.settings import PolicySettings
 from headway.scheduler.limits import Gates
-from headway.scheduler.snapshot import length, running_run, usual_of
+from headway.scheduler.snapshot import Known, length, running_run, usual_of
 from headway.units import DAY_S, GIB, HOUR_S
 
 T0 = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
@@ -118,7 +118,7 @@ class Slot:
                 )
                 for run_id in self.line
             ],
-            [running_run(r, seen, Gates(), said.get(r.run_id), usual) for r in holders],
+            [running_run(r, seen, Gates(), Known(said, usual)) for r in holders],
             now=now,
             settings=PolicySettings(),
         )

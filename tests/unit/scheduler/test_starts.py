@@ -52,6 +52,7 @@ def planned(at: timedelta, wait: timedelta) -> Plan:
                 ends[0],
                 ends[2],
                 planned=Span(wait_s / 2, wait_s, 2 * wait_s),
+                planned_at=now,
             ),
         )
     )
