@@ -73,7 +73,9 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     yield _process("guard of this node", daemons.guard_daemon(site.settings), gone)
     yield _supervisor(site)
     if ledger.ok:
-        yield _try("container runtime", lambda: _runtime(site))
+        yield (runtime := _try("container runtime", lambda: _runtime(site)))
+        if runtime.ok:
+            yield _try("base images", lambda: _base_images(site))
     else:
         yield Finding("container runtime", ok=False, found=NEEDS_LEDGER)
     yield _try("ceiling", lambda: _ceiling(site))
@@ -178,6 +180,23 @@ def _runtime(site: Site) -> tuple[bool, str]:
     if runtime.kind is RuntimeKind.PROCESS:
         return True, f"process ({site.chosen.why_no_engine}). {weak}"
     return True, f"{runtime.kind.value}. {weak}" if weak else runtime.kind.value
+
+
+def _base_images(site: Site) -> tuple[bool, str]:
+    """Whether jobs that name a Python in the place of an image find one here, or get one."""
+    named = site.container_policy.base_images
+    if there := site.runtime.pythons(named):
+        return True, ", ".join(image or f"this node's Python {p}" for p, image in there.items())
+    if not named:
+        return True, "none named: each job names an image"
+    newest = list(named.values())[-1]
+    if (why := site.runtime.why_no_image(newest)) == "":
+        return True, f"none here yet; {newest} is at its registry"
+    advice = "pull or load one, or name your own in base_images of headway-container-policy/site"
+    return False, (
+        f"none is here of {', '.join(named.values())}, which jobs start in that name no image, and "
+        f"{newest} cannot be had: {why or 'no answer from its registry'}; {advice}"
+    )
 
 
 def _teams(site: Site) -> tuple[bool, str]:
