@@ -174,7 +174,7 @@ def _summary(site: Site, run_id: str, took_s: float, report: dict[str, Any]) -> 
     said = record.prediction or Prediction()
     click.echo(f"\n  {'':<18}{'predicted':<32}measured")
     for row in comparison(said, record.measurement or Measurement()):
-        click.echo(f"  {row['quantity']:<18}{row['predicted']:<32}{row['measured']}")
+        click.echo(f"  {row['quantity']:<25}{row['predicted']:<32}{row['measured']}")
     click.echo(f"  rests on {said.basis}")
     click.echo(f"\n  outputs     {site.settings.runs_dir / run_id / 'outputs'}")
     click.echo(f"  runtime     {report['runtime']}")

@@ -151,10 +151,8 @@ def _standing(view: Json) -> str:
     if view["state"] != "Running" or "progress" not in view:
         return str(view["reason"])
     seen = view["progress"]
-    done = seen["iteration"] if seen["iteration"] is not None else seen["epoch"]
-    parts = [f"at {done:g} of {seen['total']}"] if done is not None and seen["total"] else []
+    parts = [view["progress_text"]] if view["progress_text"] else []
     parts += [f"{name} {value:.4g}" for name, value in list(seen["metrics"].items())[:3]]
-    parts += [view["progress_text"]] if view["progress_text"] else []
     return ", ".join(parts) or "no progress has been read from its log yet"
 
 

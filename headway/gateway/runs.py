@@ -379,11 +379,13 @@ def _at(site: Site, record: RunRecord, known: RunProgress | None) -> dict[str, A
     under_way = [s.name for s in site.ledger.steps.of_run(record.run_id) if s.ended_at is None]
     point = site.ledger.progress.latest(record.run_id)
     holds = record.state in (RunState.CLAIMED, RunState.RUNNING)
+    # Between two steps of one whose program has run, and may have told epochs, nothing starts.
+    between = "starting" if holds and record.started_at is None else None
     progress = None if point is None else fields(point, *_POINT)
     far = known.far if known is not None else None
     if progress is not None and far is not None and far.done_frac is not None:
         progress |= fields(far, "iteration", "epoch", "total")  # of the moment of its text
     return {
-        "step": under_way[-1] if under_way else "starting" if holds else None,
+        "step": under_way[-1] if under_way else between,
         "progress": progress,
     }

@@ -113,7 +113,7 @@ class FileAnswers:
         whole = asked.params.get("whole") == "1"
         piece = await self.log(asked.run_id, attempt, offset, wait_s=wait_s, whole=whole)
         if piece is None:
-            return missing("no such log")
+            return missing(f"there is no log of this attempt: {_WHY_NONE}")
         headers = {FROM: str(piece.start)}
         return Response(piece.data, headers=headers, media_type="application/octet-stream")
 
@@ -205,6 +205,12 @@ DOWNLOADED = {
 """A program wrote it: a browser must not take it for a page of the site's own."""
 
 
+_WHY_NONE = (
+    "its program never started, or they were removed since; `headway show RUN` says how each "
+    "attempt ended, and where its log is"
+)
+
+
 class ListResponse(Response):
     """A run's outputs as JSON, in pieces that keep nobody waiting."""
 
@@ -231,7 +237,7 @@ class ListResponse(Response):
         with anyio.move_on_after(_MOST_LISTING_S):
             async with self._limiter:
                 found = await in_thread(self._find)
-                answer = missing("nothing of this run lies on this node")
+                answer = missing(f"there are no outputs of this run: {_WHY_NONE}")
                 if found is not None:
                     answer = StreamingResponse(self._pieces(*found), media_type="application/json")
                 await answer(scope, receive, send)

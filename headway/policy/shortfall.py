@@ -30,6 +30,16 @@ def with_lost_gpus(wait: Wait, nodes: Sequence[Headroom]) -> Wait:
     return replace(wait, reason="; ".join((wait.reason, *lost[:3], *held[:3])))
 
 
+def _left(free: float, told: Callable[[float], str], where: str) -> str:
+    """The most that a node has left, *told* in words; less than nothing where it promised more."""
+    most = f"at most {told(free)} is free for it" if free > 0 else "nothing is free for it now"
+    return f"{most}, on {where}"
+
+
+def _gpus_left(have: int, where: str) -> str:
+    return (f"at most {have} are free" if have else "none is free now") + f", on {where}"
+
+
 def _closed(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     shut = [node.closed for node in nodes if node.closed and ask.node in ("", node.name)]
     shut += [f"{UNREACHED}: {node.name}" for node in nodes if not node.reaches(ask)]
@@ -41,8 +51,8 @@ def _disk(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     best = max(nodes, key=lambda node: (node.disk_bytes, node.name))
     return Wait(
         Resource.NODE,
-        f"needs {format_size(ask.disk_bytes)} of disk; at most "
-        f"{format_size(max(int(best.disk_bytes), 0))} is free for it, on {best.name}",
+        f"needs {format_size(ask.disk_bytes)} of disk; "
+        + _left(best.disk_bytes, format_size, best.name),
     )
 
 
@@ -50,8 +60,8 @@ def _host_memory(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     best = max(nodes, key=lambda node: (node.host.free_bytes, node.name))
     return Wait(
         Resource.HOST_MEMORY,
-        f"needs {format_size(ask.host.memory_bytes)} of host memory; at most "
-        f"{format_size(max(best.host.free_bytes, 0))} is free for it, on {best.name}",
+        f"needs {format_size(ask.host.memory_bytes)} of host memory; "
+        + _left(best.host.free_bytes, format_size, best.name),
     )
 
 
@@ -78,8 +88,7 @@ def _cpus(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     free, where = max((node.host.free_load, node.name) for node in nodes)
     return Wait(
         Resource.CPUS,
-        f"needs {needed:g} CPU{'' if needed == 1 else 's'}; at most "
-        f"{max(free, 0):g} is free for it, on {where}",
+        f"needs {needed:g} CPU{'' if needed == 1 else 's'}; " + _left(free, "{:g}".format, where),
     )
 
 
@@ -91,21 +100,20 @@ def _gpus(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
         return Wait(Resource.GPUS, text)
     have, where = max((node.fitting_gpus(ask), node.name) for node in nodes)
     if ask.gpu.whole:
-        text = f"needs {ask.gpus} whole GPU(s) on one node; at most {have} are free, on {where}"
+        text = f"needs {ask.gpus} whole GPU(s) on one node; {_gpus_left(have, where)}"
         return Wait(Resource.GPUS, text)
     room, node = max(
         rooms, key=lambda each: (not each[0].taken_whole, each[0].free_bytes, each[1].name)
     )
-    free_bytes = 0 if room.taken_whole else max(room.free_bytes, 0)
+    free_bytes = 0 if room.taken_whole else room.free_bytes
     if free_bytes < ask.gpu.memory_bytes:
         each = "on one GPU" if ask.gpus == 1 else f"on each of {ask.gpus} GPUs"
-        text = (
-            f"needs {format_size(ask.gpu.memory_bytes)} {each}; at most "
-            f"{format_size(free_bytes)} is free for it, on {node.name}/gpu{room.index}"
+        text = f"needs {format_size(ask.gpu.memory_bytes)} {each}; " + _left(
+            free_bytes, format_size, f"{node.name}/gpu{room.index}"
         )
         return Wait(Resource.GPU_MEMORY, text + _alone(rooms))
     if all(room.alone for room, _ in rooms if room.free_bytes >= ask.gpu.memory_bytes):
-        text = f"needs {ask.gpus} GPU(s) on one node; at most {have} are free, on {where}"
+        text = f"needs {ask.gpus} GPU(s) on one node; {_gpus_left(have, where)}"
         return Wait(Resource.GPUS, text + _alone(rooms))
     text = (
         f"needs {ask.gpus} GPU(s) with room for its utilisation of {ask.gpu.load:.0%}; "

@@ -18,7 +18,8 @@ _REASONS_A_PASS = 1000
 
 def is_behind(ahead: int) -> Wait:
     """Why a run waits that is not planned for."""
-    return Wait(Resource.TURN, f"at least {ahead} runs are ahead of it")
+    said = f"at least {ahead} runs are ahead of it" if ahead else "it has not been planned for yet"
+    return Wait(Resource.TURN, said)
 
 
 class Announced:

@@ -239,7 +239,7 @@ def predicted_view(said: Prediction) -> dict[str, Any]:
 def comparison(said: Prediction, found: Measurement) -> list[dict[str, str]]:
     """Rows for people: quantity, what was predicted, what was measured, and their ratio."""
     quantities: list[tuple[str, float | None, float | None, Callable[[Any], str]]] = [
-        ("runtime", said.runtime_s, found.runtime_s, format_duration),
+        ("run time of the program", said.runtime_s, found.runtime_s, format_duration),
         ("host memory peak", said.host_peak_bytes, found.host_peak_bytes, format_size),
         ("GPU memory peak", said.gpu_peak_bytes, found.gpu_peak_bytes, format_size),
         (COST, said.cost, found.cost, format_cost),

@@ -145,7 +145,10 @@ def _asked(history: RunHistory) -> Iterable[tuple[str, str]]:
     said = record.prediction
     if said is not None and said.runtime_s is not None:
         low, high = (format_duration(s or 0.0) for s in (said.runtime_low_s, said.runtime_high_s))
-        yield "expected", f"{format_duration(said.runtime_s)} ({low} to {high}), by {said.basis}"
+        yield (
+            "expected run time",
+            f"{format_duration(said.runtime_s)} ({low} to {high}), by {said.basis}",
+        )
 
 
 def code_text(code: KeptCode) -> str:
@@ -189,11 +192,10 @@ def _attempt(
     if (size := size_of(attempt, history.record)) is not None:
         yield "size", f"{size}, of what its job allows"
     if attempt.started_at is not None:
-        until = "" if attempt.ended_at is None else f" to {_time(attempt.ended_at)}"
-        yield "ran", f"from {_time(attempt.started_at)}{until}"
+        yield "ran", _ran(attempt.started_at, attempt.ended_at)
     steps = [step for step in history.steps if step.attempt == attempt.attempt]
     if steps:
-        yield "steps", ", ".join(_step(step) for step in steps)
+        yield "time of each step", ", ".join(_step(step) for step in steps)
     yield from _stagings(history, attempt.attempt)
     if (peaks := _peaks(attempt, history.leases)) != "":
         yield "peaks", peaks
@@ -220,6 +222,13 @@ def _waited(attempt: AttemptRecord, since: datetime) -> str:
     if attempt.resource is None:
         return f"{took}; it fitted at once" if attempt.claimed_at is not None else took
     return f"{took} for {attempt.resource.replace('_', ' ')}: it {_plain(attempt.reason)}"
+
+
+def _ran(since: datetime, until: datetime | None) -> str:
+    if until is None:
+        return f"since {_time(since)}"
+    took = format_duration((until - since).total_seconds())
+    return f"{took}, the whole attempt: from {_time(since)} to {_time(until)}"
 
 
 def _granted(history: RunHistory, lease: Lease) -> str:

@@ -275,7 +275,8 @@ def progress_text(far: ProgressSnapshot | None, left: Span | None, cost: float |
         cost: Of the time that is left.
     """
     if far is not None and far.done_frac is not None:
-        done = f"{far.done_frac:.0%}"
+        place = place_text(far)
+        done = f"{far.done_frac:.0%}" + (f" ({place})" if place else "")
         if left is None:
             return done if far.done_frac < 1.0 else f"{done}, {GOES_ON}"
         return f"{done}, {left_text(left, cost)}"

@@ -167,16 +167,15 @@ class _Watch:
             total = point["total"]
             done = point["epoch"] if point["iteration"] is None else point["iteration"]
         step = view["step"]
-        at = "" if done is None else f" {done:g}" + (f" of {total:g}" if total else "")
         words = ", ".join(says) if step == _TRAIN else ""
         self._progress.update(
-            self._task, completed=done or 0, total=total, description=step + at, says=words
+            self._task, completed=done or 0, total=total, description=step, says=words
         )
         now_s = self._clock.monotonic_s()
         if not self._progress.console.is_terminal and now_s >= self._next_line_s:
             self._next_line_s = now_s + _LINE_EVERY_S
             if not self._machine:
-                self._print(f"{step}{at}" + (f": {words}" if words else ""))
+                self._print(step + (f": {words}" if words else ""))
 
     def _print(self, line: str) -> None:
         from rich.text import Text  # noqa: PLC0415 - only for people who watch

@@ -85,7 +85,7 @@ def test_a_run_is_started_from_its_form_and_watched_on_its_page(
     page.get_by_text("Artifacts", exact=True).first.click()
     page.get_by_text("predicted-and-measured", exact=True).last.wait_for()
     page.get_by_text("predicted-and-measured", exact=True).last.click()
-    for row in ("runtime", "host memory peak", COST):
+    for row in ("run time of the program", "host memory peak", COST):
         page.get_by_text(row, exact=True).first.wait_for()
 
     # A week later: the whole story, rendered, and the same that `headway show` tells.

@@ -133,7 +133,41 @@ def test_everybody_can_read_every_view(opened: Open, width: int, scheme: str) ->
         found = Axe().run(tab)
         assert found.response["violations"] == [], (view, found.generate_report())
         assert tab.evaluate("document.documentElement.scrollWidth") <= width, view
+        if width == 390:
+            assert tab.evaluate(_CUT_OFF) == [], view
     assert broken == []
+
+
+_CUT_OFF = """[...document.querySelectorAll(".scroll")]
+    .filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.ariaLabel)"""
+
+
+def test_on_a_telephone_a_row_is_a_card_and_still_a_row(opened: Open) -> None:
+    tab = opened("#/runs?mine=false", width=390)
+    table = tab.get_by_role("table", name="Runs")
+    row = table.get_by_role("row").filter(has=tab.get_by_role("rowheader", name="brave-e2"))
+    expect(row).to_be_visible()
+    assert table.get_by_role("columnheader").count() == row.get_by_role("cell").count() + 1
+    state = row.get_by_role("cell", name="Completed", exact=True)
+    expect(state).to_have_attribute("data-label", "state")  # which the style sheet shows
+    assert state.bounding_box()["y"] > row.get_by_role("rowheader").bounding_box()["y"]
+
+
+def test_epochs_that_came_at_one_time_are_laid_side_by_side(opened: Open) -> None:
+    """They stood above each other: a line that falls and rises at one place."""
+    drawn = opened().evaluate(
+        """async () => {
+            const { curve, series } = await import("/headway/draw.js");
+            const told = [[4, 2, 1], [2, 2, 3], [3, 2, 2], [1, 1, 4]];
+            const points = told.map(([epoch, t_s, loss]) => ({ epoch, t_s, metrics: { loss } }));
+            const line = curve("loss", series(points, "loss")).querySelector("polyline");
+            return line.getAttribute("points");
+        }"""
+    )
+    at = [tuple(map(float, each.split(","))) for each in drawn.split(" ")]
+    assert len(at) == 4
+    for axis in (0, 1):  # to the right, and as the losses fall, down
+        assert [each[axis] for each in at] == sorted({each[axis] for each in at})
 
 
 def test_the_site_is_shown_as_it_is(opened: Open) -> None:
@@ -164,8 +198,12 @@ def test_many_gpus_are_cells_and_each_is_told_where_one_asks(opened: Open) -> No
 def test_a_waiting_run_says_who_is_ahead_and_what_would_help(opened: Open) -> None:
     main = opened("#/runs/w1").locator("main")
     expect(main.get_by_role("heading", name="Why it waits")).to_be_visible()
-    for words in ("Nobody is ahead of it.", "No single change of what it asks"):
-        expect(main).to_contain_text(words)
+    for title, words in (
+        ("Who is ahead", "Nobody is ahead of it."),
+        ("What would help", "No single change of what it asks"),
+    ):
+        below = main.get_by_role("heading", name=title).locator("+ *")
+        expect(below).to_contain_text(words)
 
 
 def test_a_run_shows_the_ways_to_run_it_by_time_and_cost_and_what_more_gpus_gain(
@@ -253,6 +291,10 @@ def test_what_cannot_be_read_is_said_and_not_called_empty(opened: Open) -> None:
     expect(tab.locator("main")).to_contain_text("does not hand out its files")
     expect(tab.locator("main")).not_to_contain_text("It has written none")
     expect(tab.get_by_role("table", name="Predicted and measured")).to_contain_text("3.0 GiB")
+    stands = tab.locator("main p.soft").first
+    expect(stands).to_contain_text(
+        re.compile(r"; waited \d+ s; ran for \d+ s \(the whole attempt\)")
+    )
 
 
 def test_a_gateway_that_is_gone_is_told(opened: Open) -> None:
@@ -288,7 +330,10 @@ def test_a_new_job_says_what_it_would_take_while_it_is_typed(opened: Open) -> No
     expect(told).to_contain_text('resources.gpus: got "many"; give a whole number')
     expect(tab.get_by_label("GPUs", exact=True)).to_have_attribute("aria-invalid", "true")
     tab.get_by_label("GPUs", exact=True).fill("1")
-    expect(told.get_by_role("table", name="Ways to run it")).to_contain_text("1 × v100")
+    ways = told.get_by_role("table", name="Ways to run it")
+    expect(ways).to_contain_text("1 × v100")
+    expect(ways).to_contain_text(re.compile("guess: 1 h"))
+    expect(ways).to_contain_text("guess: 2.00")
     assert tab.locator("[aria-invalid]").count() == 0
     tab.get_by_label("Many runs").fill("lr=0.1,0.01\nseed=1..3")
     expect(told).to_contain_text("6 runs; of the first:")
@@ -360,6 +405,6 @@ def test_runs_are_compared_in_one_picture(opened: Open) -> None:
     tab.get_by_role("link", name="Compare 2 runs").click()
     table = tab.get_by_role("table", name="Runs compared")
     for row in ("state", "took", "host memory, peak", "loss, last"):
-        expect(table.get_by_role("cell", name=row, exact=True)).to_be_visible()
+        expect(table.get_by_role("rowheader", name=row, exact=True)).to_be_visible()
     assert table.get_by_role("columnheader").count() == 3
     expect(tab.get_by_role("img", name=re.compile("loss|brave")).first).to_be_visible()

@@ -95,6 +95,15 @@ def test_an_estimate_is_made_for_a_job(client: httpx.Client) -> None:
     assert [option["nodes"] for option in answer.json()["options"]] == [["node-a"]]
 
 
+def test_what_has_told_epochs_is_not_said_to_be_starting(site: Site, client: httpx.Client) -> None:
+    """Between two steps `--watch` told "starting" behind the epochs of its program."""
+    demand = Demand(GIB)
+    lease = grant_in_term(site.ledger, "r1", "node-a", demand, ttl_s=60.0)
+    assert client.get("/runs/r1/standing").json()["step"] == "starting"
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
+    assert client.get("/runs/r1/standing").json()["step"] is None
+
+
 def test_refusals_say_what_is_wrong(client: httpx.Client, member: httpx.Client) -> None:
     unknown = member.get("/runs/nobody")
     assert (unknown.status_code, "nobody" in unknown.json()["detail"]) == (404, True)

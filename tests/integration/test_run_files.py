@@ -317,7 +317,8 @@ def test_what_is_not_there_is_not_said_to_be_empty(sites, member) -> None:
     assert waiting.status_code == 404
     assert "begun" in waiting.json()["detail"]
     assert member.get(f"/runs/{NEVER}/log").status_code == 204
-    assert member.get(f"/runs/{RUN}/outputs").status_code == 404
+    nothing = member.get(f"/runs/{RUN}/outputs")
+    assert (nothing.status_code, "never started" in nothing.json()["detail"]) == (404, True)
     end(sites["left"])
     pruned = member.get(f"/runs/{RUN}/log", params={"follow": True})
     assert (pruned.status_code, "pruned" in pruned.json()["detail"]) == (404, True)

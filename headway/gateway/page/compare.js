@@ -1,7 +1,7 @@
 // Some runs beside each other: what they were asked for, what they took, and their curves in one picture.
 
 import { get } from "./api.js";
-import { overlay } from "./draw.js";
+import { overlay, series } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
 import { COST, NOT_KNOWN, cost, duration, metric as shown, size, tone } from "./words.js";
 
@@ -18,7 +18,7 @@ export async function compareView(place, asked) {
   const names = every.slice(0, MOST_METRICS);
   redraw(place, h("h2", {}, "Runs compared"), found.length ? facts(found, names) : h("p", { class: "soft" }, "Choose runs in the list of runs."),
     names.length ? h("section", {}, h("h2", {}, "Curves"), every.length > names.length ? h("p", { class: "soft" }, `These are ${names.length} of ${every.length} metrics.`) : null, h("div", { class: "two" }, names.map((name) => overlay(name, found.map((run) => ({
-      label: run.name, points: run.points.filter((point) => Number.isFinite(point.metrics?.[name])).map((point) => [point.t_s, point.metrics[name]]) })))))) : null);
+      label: run.name, points: series(run.points, name) })))))) : null);
 }
 
 // A row for each thing that may differ, a column for each run.
@@ -32,7 +32,7 @@ function facts(found, names) {
     const metrics = run.points.findLast((point) => name in (point.metrics ?? {}) || `${name}.nan` in (point.metrics ?? {}))?.metrics;
     return metrics === undefined ? NOT_KNOWN : `${name}.nan` in metrics ? "NaN" : shown(metrics[name]);
   };
-  const row = (name, told) => [h("b", {}, name), ...found.map(told)];
+  const row = (name, told) => [name, ...found.map(told)];
   const rows = [row("state", (run) => h("span", { class: tone(run.state) }, run.state)), row("owner", (run) => run.owner ?? NOT_KNOWN), row("node", (run) => run.node ?? NOT_KNOWN),
     ...differing.map((key) => row(key, (_, at) => word(all[at][key]))),
     row("took", (run) => duration(run.measured.runtime_s ?? run.duration_s)), row("host memory, peak", (run) => size(run.measured.host_peak_bytes)),

@@ -18,13 +18,17 @@ export const h = (tag, attributes, ...children) =>
 export const svg = (tag, attributes, ...children) =>
   filled(document.createElementNS(SVG, tag), attributes, children);
 
+// Where it is narrow each row is a card with the columns' names in it (page.css). The roles keep it a table there: some
+// browsers take an element that is not shown as a part of a table for none.
 export function table(caption, columns, rows, empty) {
   if (!rows.length) return h("p", { class: "soft" }, empty);
-  const head = columns.map(([name, kind]) => h("th", { scope: "col", class: kind }, name));
-  const body = rows.map((row) =>
-    h("tr", {}, row.map((cell, at) => h("td", { class: columns[at][1] }, cell))));
+  const named = Math.max(columns.findIndex(([, kind]) => kind === "name"), 0); // column that says what a row is of
+  const head = columns.map(([name, kind]) => h("th", { scope: "col", role: "columnheader", class: kind }, name));
+  const cell = (value, at) => h(at === named ? "th" : "td", { class: columns[at][1], role: at === named ? "rowheader" : "cell",
+    scope: at === named && "row", "data-label": columns[at][0].textContent ?? columns[at][0] }, value);
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-    h("table", { "aria-label": caption }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+    h("table", { role: "table", "aria-label": caption }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)),
+      h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row" }, row.map(cell))))));
 }
 
 export const runLink = (id, name) => h("a", { href: `#/runs/${id}`, id: `to-${id}` }, name);

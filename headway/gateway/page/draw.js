@@ -46,12 +46,11 @@ export function busyLine(label, points) {
 
 const ROW = 22;
 const LEFT = 170;
-const WIDTH = 900;
 
-function steps(span) {
+function steps(span, most) {
   const hour = 36e5;
   const nice = [hour / 12, hour / 4, hour / 2, hour, 2 * hour, 4 * hour, 6 * hour, 12 * hour, 24 * hour, 72 * hour, 168 * hour];
-  return nice.find((step) => span / step <= 8) ?? 720 * hour;
+  return nice.find((step) => span / step <= most) ?? 720 * hour;
 }
 
 // Who ends when, and who starts when: the running runs, then the queue.
@@ -72,8 +71,9 @@ export function timeline(running, queue) {
   const first = Math.min(now, ...rows.filter((row) => row.runs).map((row) => Math.max(row.from, now - 36e5)));
   const ends = rows.flatMap((row) => [row.to, row.high, row.from]).filter((at) => at);
   const last = Math.max(now + 6e5, ...ends);
+  const [WIDTH, most] = matchMedia("(max-width: 600px)").matches ? [460, 4] : [900, 8];
   const x = (at) => LEFT + ((WIDTH - LEFT - 10) * (Math.min(Math.max(at, first), last) - first)) / (last - first);
-  const step = steps(last - first);
+  const step = steps(last - first, most);
   const ticks = [];
   for (let at = Math.ceil(first / step) * step; at <= last; at += step) ticks.push(at);
   const high = rows.length * ROW + 24;
@@ -99,13 +99,27 @@ export function timeline(running, queue) {
       drawn));
 }
 
+// Points as they are drawn. Those that one look at the log brought have its time: they are laid between the look before and it.
+function laid(points) {
+  const drawn = [];
+  for (let at = 0, before = 0, past = 0; at < points.length; before = points[at][0], at = past) {
+    while (points[past]?.[0] === points[at][0]) past += 1;
+    for (let each = at; each < past; each += 1) drawn.push([before + ((points[at][0] - before) * (each + 1 - at)) / (past - at), points[each][1]]);
+  }
+  return drawn;
+}
+
+// A metric of a run's points, by time and step.
+export const series = (points, name) => points.filter((point) => Number.isFinite(point.metrics?.[name]))
+  .sort((a, b) => a.t_s - b.t_s || (a.iteration ?? a.epoch ?? 0) - (b.iteration ?? b.epoch ?? 0)).map((point) => [point.t_s, point.metrics[name]]);
+
 // One metric over time.
 export const curve = (name, points) => overlay(name, [{ label: "", points }]);
 
 // One metric of some runs over time, in one picture.
 export function overlay(name, members) {
   const W = 420; const H = 150; const L = 64;
-  const told = members.map((each, at) => ({ ...each, at })).filter((each) => each.points.length);
+  const told = members.map((each, at) => ({ ...each, points: laid(each.points), at })).filter((each) => each.points.length);
   const every = told.flatMap((each) => each.points);
   const values = every.map(([, value]) => value);
   const low = values.reduce((a, b) => Math.min(a, b)); const high = values.reduce((a, b) => Math.max(a, b));
@@ -132,6 +146,7 @@ export function overlay(name, members) {
 // One metric of many runs, each in a picture of its own, all on the same scales.
 export function multiples(name, members) {
   const W = 200; const H = 84;
+  members = members.map((each) => ({ ...each, points: laid(each.points) }));
   const values = members.flatMap((each) => each.points.map(([, value]) => value));
   const low = Math.min(...values); const high = Math.max(...values);
   const end = Math.max(...members.flatMap((each) => each.points.map(([t]) => t))) || 1;

@@ -1,7 +1,7 @@
 // One run: how it stands, its curves, its log, what it wrote, and what was said of it before.
 
 import { Refused, get, log, picture, post } from "./api.js";
-import { curve } from "./draw.js";
+import { curve, series } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
 import { ways, waysTable } from "./ways.js";
 import { COST, NOT_KNOWN, clock, cost, duration, size, start, tone } from "./words.js";
@@ -30,7 +30,7 @@ function head(run) {
     h("h2", {}, run.name, " ", h("span", { class: tone(run.state) }, run.state)),
     h("p", {}, run.progress_text || run.exit?.message || run.reason || ""),
     h("p", { class: "soft" }, `${run.owner ?? "owner not known"}, team ${run.team ?? NOT_KNOWN}; submitted ${clock(run.submitted_at)}; `
-      + `attempt ${run.attempt}${run.node ? ` on ${run.node}` : ""}${run.size ? `, ${run.size}` : ""}; ${duration(run.duration_s)}`
+      + `attempt ${run.attempt}${run.node ? ` on ${run.node}` : ""}${run.size ? `, ${run.size}` : ""}${times(run)}`
       + (run.lease?.ports ?? []).map((own, at) => `; port ${own} at 127.0.0.1:${run.lease.host_ports[at]} of the node`).join("")),
     h("div", { class: "filters" }, over ? button("Retry", "retry") : button("Cancel", "cancel"),
       h("a", { href: `#/new/${run.run_id}`, id: "to-new" }, "A new job like it"),
@@ -38,6 +38,12 @@ function head(run) {
       run.session ? h("a", { href: run.session, id: "to-session", target: "_blank", rel: "noopener" }, "Open the session") : null),
     run.warnings.map((each) => h("p", { class: "bad" }, `${each.kind}: it ${each.text}`)),
     h("p", { id: "answer", role: "alert" }), h("dl", { hidden: true }, fact("id", run.run_id)));
+}
+
+// The program's own time is below, beside what was predicted of it.
+function times(run) {
+  const waited = run.attempt === 1 && run.started_at ? `; waited ${duration((new Date(run.started_at) - new Date(run.submitted_at)) / 1000)}` : "";
+  return waited + (run.duration_s === null ? "" : run.ended_at ? `; ran for ${duration(run.duration_s)} (the whole attempt)` : `; has run for ${duration(run.duration_s)}`);
 }
 
 async function asked(verb, run, path) {
@@ -60,6 +66,8 @@ async function whyItWaits(id) {
   return mine.why;
 }
 
+const titled = (title, ...rest) => [h("h3", {}, title), table(title, ...rest)];
+
 function waits(run, why) {
   const name = (each) => (each.name ? runLink(each.run_id, each.name) : h("span", { class: "soft" }, "of another team"));
   const changes = why?.changes.map((each) => [each.text, start(each), clock(each.expected_end_at)]);
@@ -70,22 +78,21 @@ function waits(run, why) {
   const planned = told.planned_at ? `, as planned at ${new Date(told.planned_at).toLocaleTimeString()}` : "";
   return h("section", {}, h("h2", {}, "Why it waits"),
     h("p", {}, `${run.waiting.reason}. It is number ${run.waiting.position} of the queue; start: ${start(told)}${planned}.`),
-    why ? table("What would help", [["submitted anew with", "wide"], ["starts"], ["ends about"]], changes,
+    why ? titled("What would help", [["submitted anew with", "wide"], ["starts"], ["ends about"]], changes,
       "No single change of what it asks would start it notably earlier.") : null,
-    why ? table("Who is ahead", [["place", "n"], ["run", "name"], ["because", "wide"]], ahead, "Nobody is ahead of it.") : null,
-    holders?.length ? table("Who has what it needs", [["run", "name"], ["node"], ["GPUs"], ["host memory", "n"], ["ends about"]], holders, "") : null);
+    why ? titled("Who is ahead", [["place", "n"], ["run", "name"], ["because", "wide"]], ahead, "Nobody is ahead of it.") : null,
+    holders?.length ? titled("Who has what it needs", [["run", "name"], ["node"], ["GPUs"], ["host memory", "n"], ["ends about"]], holders, "") : null);
 }
 
 function curves(points) {
   const names = [...new Set(points.flatMap((point) => Object.keys(point.metrics ?? {})))].slice(0, 8);
   if (!names.length) return null;
-  const of = (name) => points.filter((point) => Number.isFinite(point.metrics?.[name])).map((point) => [point.t_s, point.metrics[name]]);
-  return h("section", {}, h("h2", {}, "Curves"), h("div", { class: "two" }, names.map((name) => curve(name, of(name)))));
+  return h("section", {}, h("h2", {}, "Curves"), h("div", { class: "two" }, names.map((name) => curve(name, series(points, name)))));
 }
 
 function compared(run) {
   const row = (name, key, told) => [name, told(run.predicted[key]), told(run.measured[key])];
-  const rows = [row("run time", "runtime_s", duration), row("host memory, peak", "host_peak_bytes", size),
+  const rows = [row("run time of the program", "runtime_s", duration), row("host memory, peak", "host_peak_bytes", size),
     row("GPU memory, peak", "gpu_peak_bytes", size), row(COST, "cost", cost)];
   const low = run.predicted.runtime_low_s;
   if (low !== null) rows[0][1] += ` (${duration(low)} to ${duration(run.predicted.runtime_high_s)})`;

@@ -23,7 +23,7 @@ export async function runsView(place, asked) {
     run.progress_text ?? "", run.exit?.message ?? run.reason ?? ""]);
   redraw(place, h("h2", {}, "Runs"), filters(mine, name, state),
     arrays.length ? [h("h3", {}, "Arrays"), arrayTable(arrays), h("h3", {}, "Single runs")] : null,
-    table("Runs", [["compare"], ["run", "name"], ["state"], ["owner"], ["node"], ["submitted"], ["took", "n"], ["progress"], ["what it says", "wide"]],
+    table("Runs", [["compare"], ["run", "name"], ["state"], ["owner"], ["node"], ["submitted"], ["ran for", "n"], ["progress", "span"], ["what it says", "wide"]],
       rows, name || state ? "No run is like that." : mine ? "You have no runs yet: New job, or headway submit job.yaml" : "There are no runs."));
   compareLink(place);
 }

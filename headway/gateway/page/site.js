@@ -92,9 +92,9 @@ function running(runs) {
     h("span", {}, runLink(run.run_id, run.name), run.warnings.map((each) => h("div", { class: "bad" }, `${each.kind}: it ${each.text}`))),
     run.owner || NOT_KNOWN, run.node ?? NOT_KNOWN,
     run.done_frac === null ? NOT_KNOWN
-      : h("span", {}, h("progress", { max: 1, value: run.done_frac, "aria-label": `${run.name} is done by` }), ` ${percent(run.done_frac)}`),
+      : h("progress", { max: 1, value: run.done_frac, "aria-label": `${run.name} is done by` }),
     duration(run.elapsed_s), run.progress_text || NOT_KNOWN]);
-  return table("Running", [["run", "name"], ["owner"], ["node"], ["done"], ["for", "n"], ["remaining", "n"]], rows, "Nothing runs.");
+  return table("Running", [["run", "name"], ["owner"], ["node"], ["done"], ["has run for", "n"], ["progress", "span"]], rows, "Nothing runs.");
 }
 
 function waiting(queue) {

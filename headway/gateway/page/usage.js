@@ -10,7 +10,7 @@ export async function usageView(place) {
     number(row.unused_gib_hours), number(row.cpu_hours), number(row.unused_cpu_hours), number(row.cost, 2), number(row.idle_cost, 2)];
   const rows = found.rows.map((row) => [row.team, row.user, ...cells(row)]);
   if (rows.length) rows.push([h("b", {}, "all"), "", ...cells(found.total)]);
-  const counted = ["runs", "GPU-hours", "idle", "GiB-hours", "not used", "CPU-hours", "not used", COST, "of it idle GPUs"];
+  const counted = ["runs", "GPU-hours", "of them idle", "GiB-hours", "GiB-hours not used", "CPU-hours", "CPU-hours not used", COST, "of it idle GPUs"];
   redraw(place, h("h2", {}, `Usage since ${found.since.slice(0, 10)}`),
     table("Usage", [["team"], ["user"], ...counted.map((name) => [name, "n"])], rows, "Nothing was held this month."));
 }

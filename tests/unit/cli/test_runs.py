@@ -25,12 +25,12 @@ def view(state: str, **more: Any) -> dict[str, Any]:
         (view("Completed", exit={"message": "done"}, progress=SEEN), "done"),
         (view("AwaitingHeadroom", reason="needs 2 CPUs", progress=SEEN), "needs 2 CPUs"),
         (
-            view("Running", progress=SEEN, progress_text="37%, 2 min 25 s left"),
-            "at 41 of 110, loss 0.3638, 37%, 2 min 25 s left",
+            view("Running", progress=SEEN, progress_text="37% (at iteration 40), 2 min left"),
+            "37% (at iteration 40), 2 min left, loss 0.3638",
         ),
         (
             view("Running", progress=SEEN | {"total": None}, progress_text="at iteration 41"),
-            "loss 0.3638, at iteration 41",
+            "at iteration 41, loss 0.3638",
         ),
         (
             view(

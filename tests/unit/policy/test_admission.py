@@ -74,7 +74,8 @@ def test_exactly_what_is_left_fits_and_a_byte_more_waits():
 
 
 def test_a_node_that_outgrew_its_leases_is_shown_as_empty_not_negative():
-    waits(demand(1), headroom(memory_gib=-2), Resource.HOST_MEMORY, "0 B is free for it, on n1")
+    room = headroom(memory_gib=-2)
+    waits(demand(1), room, Resource.HOST_MEMORY, "memory; nothing is free for it now, on n1")
 
 
 def test_a_closed_node_waits_with_its_reason_first():

@@ -169,8 +169,7 @@ def test_what_is_free_but_never_on_one_node_is_said_of_the_nearest() -> None:
     stay = only_stay(made([a, b, c], [waiting("r")]))
     assert stay.wait.resource is Resource.GPUS
     assert stay.wait.reason == (
-        "needs 1 whole GPU(s) on one node; at most 0 are free, on a, "
-        "of the nodes that lack the least"
+        "needs 1 whole GPU(s) on one node; none is free now, on a, of the nodes that lack the least"
     )
 
 

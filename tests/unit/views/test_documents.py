@@ -172,12 +172,12 @@ def test_predicted_stands_beside_measured() -> None:
     said = Prediction(runtime_s=50.0, runtime_low_s=40.0, runtime_high_s=90.0, cost=0.5)
     rows = comparison(said, Measurement(runtime_s=60.0))
     assert rows[0] == {
-        "quantity": "runtime",
+        "quantity": "run time of the program",
         "predicted": "50 s (40 s to 1 min 30 s)",
         "measured": "1 min",
         "measured ÷ predicted": "1.20",
     }
-    assert [row["quantity"] for row in rows] == ["runtime", COST]
+    assert [row["quantity"] for row in rows] == ["run time of the program", COST]
     assert rows[1]["measured"] == "–"
 
 

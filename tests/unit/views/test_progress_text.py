@@ -20,14 +20,18 @@ def far(**said: float | None) -> ProgressSnapshot:
     [
         (None, None, ""),
         (far(), None, ""),
-        (far(iteration=10, total=40, done_frac=0.25), None, "25%"),
-        (far(iteration=10, total=40, done_frac=0.25), Span(170, 180, 200), "25%, 3 min left"),
+        (far(iteration=10, total=40, done_frac=0.25), None, "25% (at iteration 10 of 40)"),
+        (
+            far(epoch=10, total=40, done_frac=0.25),
+            Span(170, 180, 200),
+            "25% (at epoch 10 of 40), 3 min left",
+        ),
         (far(done_frac=0.25), Span(0, 60, 60), "25%, at most 1 min left"),
         (far(done_frac=1.0), None, "100%, and it goes on; how long is not known"),
         (
             far(iteration=10, total=40, done_frac=0.25),
             Span(100, 180, 400),
-            "25%, 1 min 40 s to 6 min 40 s left",
+            "25% (at iteration 10 of 40), 1 min 40 s to 6 min 40 s left",
         ),
         (
             far(iteration=1000, per_s=8.41),

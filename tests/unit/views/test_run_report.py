@@ -105,7 +105,7 @@ def test_what_was_asked_is_first() -> None:
     assert asked["needs"] == (
         "1.0 GiB of host memory (predicted), 2 CPUs, 1 GPU(s), 3.0 GiB each (declared)"
     )
-    assert asked["expected"] == "1 min 30 s (1 min 10 s to 2 min), by 7 earlier runs"
+    assert asked["expected run time"] == "1 min 30 s (1 min 10 s to 2 min), by 7 earlier runs"
 
 
 def test_each_attempt_says_why_it_waited_what_it_held_and_how_it_ended() -> None:
@@ -120,8 +120,9 @@ def test_each_attempt_says_why_it_waited_what_it_held_and_how_it_ended() -> None
         "host memory 512 MiB of 2.0 GiB (25%), GPU memory 2.0 GiB of 3.0 GiB, 1.5 CPUs on average"
     )
     assert second["warning"].startswith("gpu unused: it holds GPU-a, 0.0% busy (from 2026-01-01 12")
-    assert second["steps"] == "train 1 min 40 s"
+    assert second["time of each step"] == "train 1 min 40 s"
     assert "warning" not in first
+    assert second["ran"].startswith("1 min 40 s, the whole attempt: from 2026-01-01")
 
 
 def test_prediction_stands_beside_measurement_for_each_attempt() -> None:
@@ -132,7 +133,12 @@ def test_prediction_stands_beside_measurement_for_each_attempt() -> None:
     ]  # fmt: skip
     table = run_report(PAST)[4]
     assert table.columns == ("", "predicted", "measured", "measured ÷ predicted")
-    assert table.rows[0] == ("runtime", "1 min 30 s (1 min 10 s to 2 min)", "1 min 40 s", "1.11")
+    assert table.rows[0] == (
+        "run time of the program",
+        "1 min 30 s (1 min 10 s to 2 min)",
+        "1 min 40 s",
+        "1.11",
+    )
 
 
 def test_a_gangs_other_ranks_are_named() -> None:

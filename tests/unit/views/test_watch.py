@@ -29,7 +29,8 @@ class Watched:
         return {
             "state": state, "message": "", "reason": "", "over": state == "Completed",
             "started_at": "2026-01-01T12:00:00+00:00", "attempt": 1, "step": "train",
-            "progress_text": "25%, 42 s left", "progress": point if done else None,
+            "progress_text": "25% (at iteration 10 of 40), 42 s left",
+            "progress": point if done else None,
         }  # fmt: skip
 
     def run(self, run: str) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def test_who_watches_sees_the_log_and_how_far_the_run_is(
     assert [line.rstrip() for line in lines if line.strip()] == [
         "Running",
         "loading data",
-        "train 10 of 40: 25%, 42 s left, loss 0.5",
+        "train: 25% (at iteration 10 of 40), 42 s left, loss 0.5",
         "half a line",
         " 2%",
         "bye",
