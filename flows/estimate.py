@@ -16,7 +16,7 @@ from headway.ledger.database import Connections
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.site import Site, current_site
-from headway.units import format_duration, format_size, parse_duration
+from headway.units import COST, format_cost, format_duration, format_size, parse_duration
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -75,7 +75,7 @@ def _row(option: Any) -> dict[str, Any]:
         if said.runtime_s is None
         else f"{format_duration(said.runtime_s)} ({low} to {high})",
         "wait": "–" if option.wait_s is None else format_duration(option.wait_s),
-        "cost": "–" if said.cost is None else f"{said.cost:.2f}",
+        COST: format_cost(said.cost),
         "host memory": format_size(option.demand.host_memory_bytes),
         "each GPU": _each_gpu(option),
         "in limits": "yes" if option.within else "no",
