@@ -136,7 +136,7 @@ def options(
     named = [replace(t, gpu_type=estimators.tables.gpu_name(t.gpu_type)) for t in recent]
     predictions = []
     for c, each in zip(configurations, learnt, strict=True):
-        said = said_of(c, each, named, limit_s=job.max_runtime)
+        said = said_of(c, each, named, limit_s=job.max_runtime, is_session=job.session is not None)
         if said.learnt is None:
             said = instead_of_prior(said, usual)
         predictions.append(said)

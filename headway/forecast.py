@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from headway.engine.ask import Terms, ask
 from headway.engine.kinds import takes
 from headway.engine.login import login_of
-from headway.estimate.features import from_job
+from headway.estimate.features import Configuration, from_job
 from headway.estimate.framework_memory import host_guess
 from headway.estimate.gpu_prior import gpu_memory_guess
 from headway.estimate.physics import Tables
@@ -293,8 +293,13 @@ class Forecaster:
         if any(site.settings.models_dir.glob("estimators-*.json")):
             learnt = self._estimators.predict(asked)
         recent = self.recent(job)
+        limit_s, is_session = job.max_runtime, job.session is not None
+
+        def said(asked: Configuration, known: Prediction) -> Prediction:
+            return said_of(asked, known, recent, limit_s=limit_s, is_session=is_session)
+
         says = {
-            name: replace(said_of(each, known, recent, limit_s=job.max_runtime), gpu_type=name)
+            name: replace(said(each, known), gpu_type=name)
             for name, each, known in zip(types, asked, learnt, strict=True)
         }
         if all(said.learnt is not None for said in says.values()):

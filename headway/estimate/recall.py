@@ -84,6 +84,7 @@ def said_of(
     recent: Sequence[Trace],
     *,
     limit_s: float | None = None,
+    is_session: bool = False,
 ) -> Prediction:
     """What is said of a run: by repeats, else what was *learnt*, else its recipe, else the prior.
 
@@ -95,6 +96,7 @@ def said_of(
         learnt: What the estimators say; None in it where they know nothing.
         recent: Newest traces of its recipe; those that tell no start, the newest first.
         limit_s: Its time limit, if it has one.
+        is_session: It lasts as long as somebody uses it, of which no other run tells.
 
     Returns:
         A prediction that always has a runtime and an interval; memory only
@@ -104,7 +106,9 @@ def said_of(
     seen = [each for each in of_recipe if each.same_settings]
     repeats = [each for each in seen if abs(each.log_work) <= _SAME_AMOUNT]
     points = _on_other_gpus(configuration, recent)
-    if repeats:
+    if is_session:
+        found = _prior(limit_s, "a session lasts as long as it is used")
+    elif repeats:
         found = _of(repeats, f"{len(repeats)} run(s) of the same job")
     elif 0 < len(of_recipe) <= _FEW and not seen:  # what was learnt does not know them yet
         found = _of_others(configuration, of_recipe)
@@ -349,10 +353,10 @@ def _most(peaks: Sequence[int]) -> int:
     return max((each for each in peaks if each <= least_implausible), default=0)
 
 
-def _prior(limit_s: float | None) -> Prediction:
+def _prior(limit_s: float | None, why: str = "nothing like it has run") -> Prediction:
     low_s, median_s, high_s = _PRIOR_RUNTIME_S
-    basis = "prior: nothing like it has run"
+    basis = f"prior: {why}"
     if limit_s is not None:
         low_s, median_s, high_s = (limit_s * share for share in _PRIOR_OF_LIMIT)
-        basis = "prior: its time limit; nothing like it has run"
+        basis = f"prior: its time limit; {why}"
     return Prediction(runtime_s=median_s, runtime_low_s=low_s, runtime_high_s=high_s, basis=basis)

@@ -85,6 +85,8 @@ _GROUPS = (
     _Group("of its team", (), 3, 1.5),
 )
 """The nearest first; below `enough` runs a group says nothing."""
+_ENOUGH_SESSIONS = 5
+"""The same of sessions: one that was looked at and ended tells nothing of the next."""
 
 
 class Usual:
@@ -132,7 +134,7 @@ class Usual:
     def _of(self, kind: Kind) -> Found | None:
         for group in self._groups:
             logs = self._logs.get(self._key(group, kind) or (), [])
-            if len(logs) >= group.enough:
+            if len(logs) >= (_ENOUGH_SESSIONS if kind.serves else group.enough):
                 whose = OF_RECIPE if group in _OF_RECIPE else "prior: as "
                 words = f"{len(logs)} run{'' if len(logs) == 1 else 's'} {group.words} lasted"
                 return _span(logs, group.sd), f"{whose}{words}"

@@ -89,8 +89,8 @@ def _in_image(site: Site, job: TrainingJob, pool: str, queue: str) -> TrainingJo
         there = f"The nodes have {instead}: give one of these or an image"
         if not instead:
             there = "Nor have they one of another Python: give an image that they have"
-        allowed = f"no node has its image {found.image}, and {said}. {there}, or ask an operator "
-        allowed += "to pull it there"
+        allowed = f"no node had its image {found.image} ten seconds ago, and {said}. {there}, "
+        allowed += "or have an operator load one on a node and name it in base_images"
         raise InvalidInput("python", job.python, allowed)
     return found
 

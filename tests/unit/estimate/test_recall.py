@@ -87,6 +87,12 @@ def test_repeats_win_over_what_was_learnt_and_that_over_the_recipe():
     assert said_of(ASKED, learnt, [twice]) == learnt
 
 
+def test_sessions_that_were_ended_soon_say_nothing_of_the_next_one():
+    said = said_of(ASKED, Prediction(), [REPEAT] * 3, limit_s=28_800, is_session=True)
+    assert (said.runtime_s, said.runtime_high_s) == (7_200, 28_800)
+    assert said.basis == "prior: its time limit; a session lasts as long as it is used"
+
+
 def test_another_size_of_the_recipe_is_scaled_by_its_work():
     said = said_of(ASKED, Prediction(), [replace(REPEAT, epochs=5, dataset_samples=500)])
     assert said.runtime_s == pytest.approx(400)

@@ -21,6 +21,8 @@ def test_sessions_tell_of_each_other_and_of_no_other_runs() -> None:
     assert found is not None
     assert 1800 < found[0].median_s < 7200
     assert usual.of(other) is None
+    assert Usual([Lasted(session, 8.0)] * 2).of(session) is None  # looked at, and ended
+    assert Usual([Lasted(session, 8.0)] * 2, of_recipe=True).of(session) is None
 
 
 def test_people_are_told_by_runs_of_the_recipe_alone() -> None:
