@@ -76,6 +76,7 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
         yield (runtime := _try("container runtime", lambda: _runtime(site)))
         if runtime.ok:
             yield _try("base images", lambda: _base_images(site))
+            yield _try("way outside", lambda: _outside(site))
     else:
         yield Finding("container runtime", ok=False, found=NEEDS_LEDGER)
     yield _try("ceiling", lambda: _ceiling(site))
@@ -197,6 +198,15 @@ def _base_images(site: Site) -> tuple[bool, str]:
         f"none is here of {', '.join(named.values())}, which jobs start in that name no image, and "
         f"{newest} cannot be had: {why or 'no answer from its registry'}; {advice}"
     )
+
+
+def _outside(site: Site) -> tuple[bool, str]:
+    """Whether containers reach indexes and the like as programs of this shell do."""
+    lacks = site.container_policy.outside.lacks(os.environ)
+    if not lacks:
+        return True, "containers are given all that this shell has for it"
+    advice = "set outside of headway-container-policy/site if they need it"
+    return True, f"containers are not given {', '.join(lacks)} of this shell; {advice}"
 
 
 def _teams(site: Site) -> tuple[bool, str]:

@@ -43,8 +43,16 @@ class Outside(BaseModel):
 
     def variables(self, certificates: str = "") -> Mapping[str, str]:
         """What tells programs of it, with the path that *certificates* have in the container."""
+        return {name: value for name, value in self._all(certificates).items() if value}
+
+    def lacks(self, variables: Mapping[str, str]) -> list[str]:
+        """Which of the *variables* of a shell that lead outside containers are not given."""
+        given = self._all(str(self.certificates or ""))
+        return [name for name, value in given.items() if variables.get(name) and not value]
+
+    def _all(self, certificates: str) -> Mapping[str, str]:
         more, proxy, without = " ".join(self.more_indexes), self.proxy, ",".join(self.no_proxy)
-        said = {
+        return {
             "UV_DEFAULT_INDEX": self.index,
             "PIP_INDEX_URL": self.index,
             "UV_INDEX": more,
@@ -53,7 +61,6 @@ class Outside(BaseModel):
             **dict.fromkeys(_both("NO_PROXY"), without),
             **dict.fromkeys(_OF_CERTIFICATES, certificates),
         }
-        return {name: value for name, value in said.items() if value}
 
 
 def _both(name: str) -> tuple[str, str]:

@@ -1,5 +1,7 @@
 """One block says how programs reach what lies outside."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
@@ -33,3 +35,9 @@ def test_each_setting_is_told_to_all_who_read_it() -> None:
 def test_passwords_and_what_is_no_address_are_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         Outside.model_validate(wrong)
+
+
+def test_what_a_shell_has_and_containers_do_not_get_is_named() -> None:
+    shell = {"SSL_CERT_FILE": "/etc/ca.pem", "https_proxy": "http://proxy:3128", "PIP_CERT": ""}
+    assert Outside().lacks(shell) == ["https_proxy", "SSL_CERT_FILE"]
+    assert Outside(proxy="http://proxy:3128", certificates=Path("/etc/ca.pem")).lacks(shell) == []
