@@ -6,7 +6,7 @@
         run = client.submit(Job(name="digits", image="…", command=["…"]))
         print(run.wait()["measured"]["runtime_s"])
 
-What a call returns is described in docs/json.md; docs/python.md has more of it.
+What a call returns is described in docs/reference/json.md; docs/python.md has more of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -22,7 +22,7 @@ LOOK_EVERY_S = 1.0
 
 
 class Run(dict[str, Any]):
-    """One run: the document of docs/json.md as it was last asked for, with methods.
+    """One run: the document of docs/reference/json.md as it was last asked for, with methods.
 
     Several threads may wait at once: ``executor.submit(run.wait)`` is a future of it, and
     ``await run`` waits in a coroutine.

@@ -59,11 +59,9 @@ class GpuKernel:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What the parts of a run's GPUs did, whoever used them; each None where it is not told.
+    """What the parts of a run's GPUs did, whoever used them: means over GPUs and time."""
 
-    See `GpuReading`. Means over its GPUs and the time that was looked at.
-    """
-
+    # Each as in `GpuReading`.
     sm_frac: float | None = None
     tensor_frac: float | None = None
     bandwidth_frac: float | None = None

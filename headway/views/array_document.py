@@ -1,23 +1,63 @@
-"""Arrays as plain data with documented keys (docs/json.md): one line each, and their members."""
+"""Arrays as plain data (`views.answers`): one line each, and their members."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from statistics import median
-from typing import Any
+from typing import Any, TypedDict
 
 from headway.estimate.starts import FAR_S
 from headway.ledger.arrays import MemberCounts, kept_array
 from headway.ledger.records import ArrayRecord, RunRecord
-from headway.model.run import RunState
+from headway.model.run import Exit, RunState
 from headway.policy.arrays import last_end_s
 from headway.site import Site
-from headway.views.fields import fields, iso_time
-from headway.views.run_document import exit_view, ledger_state
+from headway.views.answers import At
+from headway.views.fields import fields, iso_time, shaped
+from headway.views.run_document import NO_PROGRESS, exit_view, ledger_state
 from headway.views.site_snapshot import progress_of_runs
 
 _UNDER_WAY = (RunState.WAITING, RunState.CLAIMED, RunState.RUNNING)
 _LOOKED_AT = 50
 """So many of the newest members that ended well say how long the next ones run."""
+
+
+class ArrayLine(TypedDict):
+    """An array."""
+
+    array_id: str
+    name: str
+    owner: str
+    team: str
+    size: int
+    at_most: int | None
+    """Null: as many at once as there is room for."""
+    state: str
+    waiting: int
+    """With those that are no runs yet."""
+    running: int
+    ended_well: int
+    failed: int
+    cancelled: int
+    submitted_at: At
+    cancelled_at: At | None
+    expected_end_at: At | None
+
+
+class Member(TypedDict):
+    """A member of an array that has become a run."""
+
+    index: int
+    run_id: str
+    name: str
+    node: str | None
+    attempt: int
+    state: str
+    exit: Exit | None
+    runtime_s: float | None
+    parameters: dict[str, Any]
+    iteration: int | None
+    epoch: float | None
+    metrics: dict[str, float]
 
 
 def array_views(site: Site, arrays: Sequence[ArrayRecord]) -> list[dict[str, Any]]:
@@ -30,16 +70,16 @@ def _view(site: Site, array: ArrayRecord, counts: MemberCounts) -> dict[str, Any
     waiting = counts.waiting_of(array)
     over = not (waiting or counts.running)
     end = None if over else _expected_end(site, array, waiting)
-    return {
-        **fields(array, "array_id", "name", "owner", "team", "size", "at_most"),
-        "state": _state(array, counts, over=over),
-        "waiting": waiting,
+    return shaped(
+        ArrayLine,
+        array,
+        state=_state(array, counts, over=over),
+        waiting=waiting,
         **fields(counts, "running", "ended_well", "failed"),
         # Those that a cancel kept from becoming runs count as cancelled, too.
-        "cancelled": array.size - waiting - counts.running - counts.ended_well - counts.failed,
-        **fields(array, "submitted_at", "cancelled_at"),
-        "expected_end_at": iso_time(end),
-    }
+        cancelled=array.size - waiting - counts.running - counts.ended_well - counts.failed,
+        expected_end_at=iso_time(end),
+    )
 
 
 def _state(array: ArrayRecord, counts: MemberCounts, *, over: bool) -> str:
@@ -93,22 +133,19 @@ def members_document(site: Site, array: ArrayRecord, *, limit: int | None = None
     runs = site.ledger.arrays.members(array.array_id, limit=limit)
     points = site.ledger.progress.latest_of([run.run_id for run in runs])
     known = kept_array(array)
-    rows = []
-    for run in runs:
-        point = points.get(run.run_id)
-        rows.append(
-            {
-                "index": run.array_index,
-                **fields(run, "run_id", "name", "node", "attempt"),
-                "state": ledger_state(run),
-                "exit": exit_view(run.exit),
-                "runtime_s": run.measurement.runtime_s if run.measurement else None,
-                "parameters": known.parameters(run.array_index or 1),
-                "iteration": point.iteration if point else None,
-                "epoch": point.epoch if point else None,
-                "metrics": dict(point.metrics) if point else {},
-            }
+    rows = [
+        shaped(
+            Member,
+            run,
+            index=run.array_index,
+            state=ledger_state(run),
+            exit=exit_view(run.exit),
+            runtime_s=run.measurement.runtime_s if run.measurement else None,
+            parameters=known.parameters(run.array_index or 1),
+            **fields(points.get(run.run_id, NO_PROGRESS), "iteration", "epoch", "metrics"),
         )
+        for run in runs
+    ]
     return {**view, "members": rows}
 
 

@@ -11,6 +11,11 @@ def fields(value: object, *names: str) -> dict[str, Any]:
     return {name: _plain(getattr(value, name)) for name in names}
 
 
+def shaped(shape: type, value: object, **given: object) -> dict[str, Any]:
+    """A document with the keys of *shape*, a TypedDict: as *given*, else attributes of *value*."""
+    return fields(value, *(key for key in shape.__annotations__ if key not in given)) | given
+
+
 def iso_time(moment: datetime | None) -> str | None:
     """*moment* in ISO 8601."""
     return None if moment is None else moment.isoformat()

@@ -1,4 +1,4 @@
-"""The runs that wait, as plain data with documented keys (docs/json.md)."""
+"""The runs that wait, as plain data (`views.answers`)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +17,8 @@ from headway.scheduler.announced import is_behind
 from headway.scheduler.planning import read_pool
 from headway.scheduler.why import Advice, Holder, Why, why
 from headway.site import Site
-from headway.views.fields import fields, iso_time
+from headway.views.answers import AheadShown, HolderShown, Waiting
+from headway.views.fields import fields, iso_time, shaped
 from headway.views.run_document import predicted_view, size_words
 from headway.views.run_report import escaped
 from headway.views.tables import start_text
@@ -86,21 +87,17 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
         entry: What the plan says now of a run near the front; None for those behind.
     """
     demand = record.demand
-    return {
-        "position": position,
-        "run_id": record.run_id,
-        "name": record.name,
-        "owner": record.owner or None,
-        "team": record.team,
-        "attempt": record.attempt,
+    return shaped(
+        Waiting,
+        record,
+        position=position,
+        owner=record.owner or None,
         **wait_fields(entry, record.resource, record.reason),
-        "needs_host_memory_bytes": demand.host_memory_bytes if demand else None,
-        "needs_gpus": demand.gpus if demand else None,
-        "promised_start_at": iso_time(_promised(record, entry)),
-        "predicted_runtime_s": record.prediction.runtime_s if record.prediction else None,
-        "submitted_at": iso_time(record.submitted_at),
-        **fields(record, "array_id", "array_index"),
-    }
+        needs_host_memory_bytes=demand.host_memory_bytes if demand else None,
+        needs_gpus=demand.gpus if demand else None,
+        promised_start_at=iso_time(_promised(record, entry)),
+        predicted_runtime_s=record.prediction.runtime_s if record.prediction else None,
+    )
 
 
 def wait_fields(entry: Start | Stay | None, resource: str | None, reason: str) -> dict[str, Any]:
@@ -175,11 +172,9 @@ def rehearsal_view(
         **start_fields(entry),
         "promised_start_at": iso_time(entry.promised_at if isinstance(entry, Stay) else None),
         "needs_host_memory_bytes": demand.host_memory_bytes,
-        "host_memory_basis": demand.host_memory_basis.value,
-        "host_memory_why": demand.host_memory_why,
+        **fields(demand, "host_memory_basis", "host_memory_why", "gpu_memory_basis"),
         "needs_gpus": demand.gpus,
         "needs_gpu_memory_bytes": demand.gpu_memory_bytes,
-        "gpu_memory_basis": demand.gpu_memory_basis.value,
         "needs_whole_gpus": demand.gpus > 0 and demand.sharing is Sharing.WHOLE,
         "runtime_known": said.told is not None,
         "predicted": predicted_view(said),
@@ -232,16 +227,7 @@ def why_view(site: Site, record: RunRecord, *, sees: Callable[[str], bool]) -> d
         **fields(record, "run_id", "name"),
         **_entry_fields(found),
         "holders": [_holder(one, sees) for one in found.holders],
-        "ahead": [
-            {
-                "position": one.position,
-                "run_id": one.run.run_id if sees(one.run.team) else None,
-                "name": one.run.name if sees(one.run.team) else None,
-                "team": one.run.team if sees(one.run.team) else None,
-                "why": one.why,
-            }
-            for one in found.ahead
-        ],
+        "ahead": [shaped(AheadShown, one, **_whose(one.run, sees)) for one in found.ahead],
         "changes": [change_view(one) for one in found.advice],
     }
 
@@ -256,18 +242,20 @@ def _entry_fields(found: Why) -> dict[str, Any]:
 
 
 def _holder(one: Holder, sees: Callable[[str], bool]) -> dict[str, Any]:
-    seen, lease = sees(one.record.team), one.lease
-    return {
-        "run_id": one.record.run_id if seen else None,
-        "name": one.record.name if seen else None,
-        "team": one.record.team if seen else None,
-        "node": lease.node,
-        "gpus": len(lease.gpus),
-        "gpu_memory_bytes": sum(gpu.memory_bytes for gpu in lease.gpus),
-        "host_memory_bytes": lease.host_memory_bytes,
-        "cpus": lease.cpus,
-        "expected_end_at": iso_time(one.expected_end_at),
-    }
+    lease = one.lease
+    return shaped(
+        HolderShown,
+        lease,
+        **_whose(one.record, sees),
+        gpus=len(lease.gpus),
+        gpu_memory_bytes=sum(gpu.memory_bytes for gpu in lease.gpus),
+        expected_end_at=iso_time(one.expected_end_at),
+    )
+
+
+def _whose(run: RunRecord | WaitingRun, sees: Callable[[str], bool]) -> dict[str, Any]:
+    known = ("run_id", "name", "team")
+    return fields(run, *known) if sees(run.team) else dict.fromkeys(known)
 
 
 def why_text(record: RunRecord, found: Why) -> str:

@@ -1,6 +1,7 @@
-"""One run as plain data with documented keys (docs/json.md), for people and for machines."""
+"""One run as plain data (`views.answers`), for people and for machines."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from headway.ledger.records import RunRecord
@@ -14,7 +15,20 @@ from headway.model.session import serves_port, session_link
 from headway.model.size import Size
 from headway.prefect.listed_run import ListedRun
 from headway.units import COST, format_cost, format_duration, format_size
-from headway.views.fields import fields, iso_time
+from headway.views.answers import (
+    AttemptShown,
+    Code,
+    DemandShown,
+    GrantShown,
+    LeaseShown,
+    Predicted,
+    ProgressShown,
+    Quantities,
+    RankShown,
+    StepShown,
+    StoredShown,
+)
+from headway.views.fields import fields, iso_time, shaped
 from headway.views.run_history import RunHistory
 from headway.views.site_snapshot import RunProgress
 
@@ -135,7 +149,7 @@ def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any
         remaining_s: How long it still takes; None while that is not known.
     """
     record = history.record
-    progress = history.newest or _NO_PROGRESS
+    progress = history.newest or NO_PROGRESS
     return {
         "job": dict(record.job),
         "session": session_link(record.run_id) if _serves(history) else None,
@@ -143,24 +157,24 @@ def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any
         "team": record.team,
         "code": None if history.code is None else _code(history.code),
         "steps": [_step(step) for step in history.steps],
-        "demand": None if record.demand is None else fields(record.demand, *_DEMAND),
+        "demand": None if record.demand is None else shaped(DemandShown, record.demand),
         "lease": None if history.lease is None else _lease(history.lease),
         "predicted": predicted_view(record.prediction or Prediction()),
-        "measured": fields(record.measurement or Measurement(), *_QUANTITIES),
-        "progress": fields(progress, "iteration", "epoch", "total", "metrics")
-        | {"remaining_s": remaining_s},
+        "measured": shaped(Quantities, record.measurement or Measurement()),
+        "progress": shaped(ProgressShown, progress, remaining_s=remaining_s),
         "outputs": None if history.outputs is None else list(history.outputs),
-        "data": [fields(each, *_STAGED) for each in history.stagings],
-        "stored": [fields(each, *_STORED) for each in history.stored],
+        "data": [asdict(each) for each in history.stagings],
+        "stored": [shaped(StoredShown, each) for each in history.stored],
         "gang": record.gang_id,
         "ranks": [
-            {
-                "rank": rank.gang_rank,
-                **fields(rank, "run_id", "node"),
-                "state": ledger_state(rank),
-                "exit": exit_view(rank.exit),
-            }
-            for rank in history.ranks
+            shaped(
+                RankShown,
+                each,
+                rank=each.gang_rank,
+                state=ledger_state(each),
+                exit=exit_view(each.exit),
+            )
+            for each in history.ranks
         ],
         "warnings": [warning_view(each) for each in history.warnings],
         "attempts": [_attempt(each, record) for each in history.attempts],
@@ -178,22 +192,11 @@ _FAR = (
     "done_frac", "remaining_s", "remaining_low_s", "remaining_high_s", "remaining_cost",
     "progress_text",
 )  # fmt: skip
-_QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")
-_STAGED = (
-    *("attempt", "name", "node", "uri", "size_bytes"),
-    *("took_s", "was_there"),
-)
-_STORED = ("attempt", "files", "size_bytes", "stored_at", "removed_at", "note")
-_DEMAND = (
-    *("host_memory_bytes", "host_memory_basis", "host_memory_why"),
-    *("cpus", "gpus", "gpu_memory_bytes"),
-)
-_NO_PROGRESS = ProgressPoint(t_s=0.0)
+NO_PROGRESS = ProgressPoint(t_s=0.0)
 
 
 def _code(code: KeptCode) -> dict[str, Any]:
-    known = fields(code, "files", "size_bytes", "diff", "is_kept")
-    return {"id": code.code_id, "commit": code.commit_id or None, **known}
+    return shaped(Code, code, id=code.code_id, commit=code.commit_id or None)
 
 
 def _size(record: RunRecord) -> str | None:
@@ -212,14 +215,14 @@ def size_of(attempt: AttemptRecord, record: RunRecord) -> str | None:
 
 
 def _attempt(attempt: AttemptRecord, record: RunRecord) -> dict[str, Any]:
-    asked = ("attempt", "node", "resource", "reason", "claimed_at", "started_at", "ended_at")
-    return {
-        **fields(attempt, *asked),
-        "size": size_of(attempt, record),
-        "exit": exit_view(attempt.exit),
-        "predicted": predicted_view(attempt.prediction or Prediction()),
-        "measured": fields(attempt.measurement or Measurement(), *_QUANTITIES),
-    }
+    return shaped(
+        AttemptShown,
+        attempt,
+        size=size_of(attempt, record),
+        exit=exit_view(attempt.exit),
+        predicted=predicted_view(attempt.prediction or Prediction()),
+        measured=shaped(Quantities, attempt.measurement or Measurement()),
+    )
 
 
 def warning_view(warning: RunWarning) -> dict[str, Any]:
@@ -233,7 +236,7 @@ def warning_view(warning: RunWarning) -> dict[str, Any]:
 
 def predicted_view(said: Prediction) -> dict[str, Any]:
     """What was predicted of a run, with the interval of its runtime and what it rests on."""
-    return fields(said, *_QUANTITIES, "runtime_low_s", "runtime_high_s", "basis")
+    return shaped(Predicted, said)
 
 
 def comparison(said: Prediction, found: Measurement) -> list[dict[str, str]]:
@@ -266,17 +269,18 @@ def _step(step: Step) -> dict[str, Any]:
     seconds = None
     if step.ended_at is not None:
         seconds = round((step.ended_at - step.started_at).total_seconds(), 3)
-    return {**fields(step, "name", "attempt", "state"), "seconds": seconds, "message": step.message}
+    return shaped(StepShown, step, seconds=seconds)
 
 
 def _lease(lease: Lease) -> dict[str, Any]:
-    return {
-        **fields(lease, "lease_id", "node", "host_memory_bytes", "cpus"),
-        "gpus": [fields(gpu, "uuid", "memory_bytes") for gpu in lease.gpus],
-        "ports": list(lease.ports),
-        "host_ports": list(lease.ports.values()),
-        "expires_at": iso_time(lease.expires_at) if lease.expires_at < NO_EXPIRY else None,
-    }
+    return shaped(
+        LeaseShown,
+        lease,
+        gpus=[shaped(GrantShown, gpu) for gpu in lease.gpus],
+        ports=list(lease.ports),
+        host_ports=list(lease.ports.values()),
+        expires_at=iso_time(lease.expires_at) if lease.expires_at < NO_EXPIRY else None,
+    )
 
 
 def is_over(seen: ListedRun) -> bool:

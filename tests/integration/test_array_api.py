@@ -8,6 +8,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from benchmarks.answers import ANSWERS, misfits
 from headway.ledger.records import ArrayRecord
 from headway.model.array import Array
 from headway.model.node import Capacity, Node
@@ -77,6 +78,8 @@ def test_the_first_of_many_members_can_be_asked_for(
     assert [each["parameters"] for each in first["members"]] == [{"lr": 0.1}]
     assert (first["size"], first["waiting"]) == (3, 3)
     assert len(ada.get("/arrays/sweep").json()["members"]) == 2
+    curves = ada.get("/arrays/sweep/curves").json()
+    assert misfits(ANSWERS["GET /v1/arrays/{array}/curves"], curves) == []
 
 
 def test_only_its_owner_changes_it(client: Clients, array: ArrayRecord) -> None:

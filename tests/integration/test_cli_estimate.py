@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.answers import checked
 from headway.cli.estimate import estimate, traces
 from headway.cli.estimators import estimators
 from headway.errors import InvalidInput, NotInstalled
@@ -44,7 +45,9 @@ def run(command, *arguments):
 
 
 def test_traces_come_in_and_go_out(site, tmp_path):
-    got = json.loads(run(traces, "import", str(GAVEL), "--source", "gavel", "--json"))
+    got = checked(
+        ("traces", "import"), run(traces, "import", str(GAVEL), "--source", "gavel", "--json")
+    )
     assert (got["imported"], len(got["left_out"])) == (405, 6)
     assert [n.split(" ")[0] for n in got["notices"]] == ["iteration_s", "estimates"]
     out = tmp_path / "out.csv"
@@ -79,7 +82,9 @@ def test_the_evaluation_of_a_file_is_json_with_the_promised_keys_and_needs_no_si
     forget_site()
     few = tmp_path / "few.csv"  # how good the estimates are is asked in unit/estimate
     few.write_text("".join(GAVEL.read_text().splitlines(keepends=True)[:41]))
-    got = json.loads(run(estimators, "evaluate", "--traces", str(few), "--json"))
+    got = checked(
+        ("estimators", "evaluate"), run(estimators, "evaluate", "--traces", str(few), "--json")
+    )
     assert (got["rows"], got["of"], got["unit"]) == (40, 40, "iteration")
     assert {row["model"] for row in got["table"]} >= {"gp", "boosting", "physics"}
     assert not (tmp_path / "none").exists()
@@ -93,7 +98,7 @@ def test_an_estimate_marks_one_choice(site, tmp_path):
     job = tmp_path / "job.yaml"
     job.write_text("name: t\nimage: python:3.11\ncommand: [python]\nresources: {gpus: 1}\n")
     plot = tmp_path / "p.png"
-    got = json.loads(run(estimate, str(job), "--json", "--plot", str(plot)))["options"]
+    got = checked(("estimate",), run(estimate, str(job), "--json", "--plot", str(plot)))["options"]
     assert [o["gpus"] for o in got] == [1, 2]
     assert [o["chosen"] for o in got] == [True, False]
     assert got[0]["basis"].startswith("prior")
@@ -134,4 +139,4 @@ def test_how_candidates_did_is_shown_once_they_have_met(site):
     said = run(estimators, "scores")
     assert "Candidates met on all 24 runs" in said
     assert "champion" in said
-    assert json.loads(run(estimators, "scores", "--json"))["rows"] == 24
+    assert checked(("estimators", "scores"), run(estimators, "scores", "--json"))["rows"] == 24

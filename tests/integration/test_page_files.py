@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks.answers import ANSWERS, misfits
 from headway.gateway.pages import page_files
 from headway.model.telemetry import TelemetryPoint
 from tests.support.api import MEMBER, bearer, serving, site_in
@@ -60,6 +61,7 @@ def test_without_a_token_it_leads_to_the_login(client: httpx.Client) -> None:
 
 def test_the_load_of_the_last_hour_is_told_by_node_and_gpu(client: httpx.Client) -> None:
     found = client.get("/v1/load").json()
+    assert misfits(ANSWERS["GET /v1/load"], found) == []
     assert found["period_s"] == 60
     assert [busy for _, busy in found["nodes"][NODE]["host"]] == [0.5]
     assert [busy for _, busy in found["nodes"][NODE]["GPU-0"]] == [0.5]

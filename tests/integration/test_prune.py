@@ -1,6 +1,5 @@
 """`headway prune` on a real ledger: what has ended goes, whatever else is there stays."""
 
-import json
 import os
 import shutil
 import signal
@@ -12,6 +11,7 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner, Result
 
+from benchmarks.answers import checked
 from headway.admin.database.own import start_database
 from headway.admin.database.takeover import have_database
 from headway.admin.processes import StartFailed
@@ -89,7 +89,7 @@ def test_it_says_what_goes_and_asks(site: Site) -> None:
     assert "1 of 1 removed" in prune("--keep-at-most", "2500KiB", answer="y\n").output
     assert left(site) == set(runs[1:])
     got = prune("--older-than", "0s", "--yes", "--json")
-    assert [run["removed"] for run in json.loads(got.stdout)["runs"]] == [True, True]
+    assert [run["removed"] for run in checked(("prune",), got.stdout)["runs"]] == [True, True]
     assert left(site) == set()
     assert prune("--older-than", "0s").stdout == "nothing to remove\n"
 

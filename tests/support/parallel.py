@@ -30,6 +30,7 @@ _LIVE = {
         "tests/integration/test_supervisor.py",
         "tests/integration/test_invariants.py",
         "tests/integration/test_live_session.py",
+        "tests/integration/test_answers.py",
     ),
     "both runtimes": (
         "tests/integration/test_main_job.py",
