@@ -232,6 +232,8 @@ _MATTERS, _MATTERS_NOT = 0.2, 0.1
 _MOST_NAMES = 50
 _MISSING_SD = 0.3
 """Added for each option that only some of the runs name: what it is for the others is not known."""
+_AMOUNT_SD = 1.5
+"""The same of an amount of work: what a program does by itself may be ten times less, or more."""
 
 
 def by_options(
@@ -266,11 +268,13 @@ def by_options(
     total = sum(each.weight for each in fits)
     mean = sum(each.weight * each.log_value for each in fits) / total
     variance = sum(each.weight * (each.variance + (each.log_value - mean) ** 2) for each in fits)
-    missing = sum(expected(name).sd > _MATTERS for name in set(differing) - set(names))
+    missing = [expected(name) for name in set(differing) - set(names)]
+    unknown = sum(_AMOUNT_SD**2 for each in missing if each.mean == 1.0)
+    unknown += sum(_MISSING_SD**2 for each in missing if each.mean != 1.0 and each.sd > _MATTERS)
     best = max(fits, key=lambda each: each.weight)
     return ByOptions(
         mean,
-        math.sqrt(variance / total + missing * _MISSING_SD**2),
+        math.sqrt(variance / total + unknown),
         _words_for(names, best.powers, best.power_sds),
     )
 

@@ -13,12 +13,12 @@ from statistics import median
 from typing import Any
 
 from headway.estimate.features import Configuration, Unit, from_trace, measured_times
-from headway.estimate.options import EPOCHS, by_options, may_change_memory, named
+from headway.estimate.options import EPOCHS, by_options, last_part, may_change_memory, named
 from headway.estimate.prior import OVER_BOUND, UTILISATION_PRIOR
 from headway.estimate.scaling import Point, scaled
 from headway.estimate.spread import Z80, next_of
 from headway.model.run import Prediction
-from headway.model.trace import LONGEST_S, UTILISATION, Trace
+from headway.model.trace import EPOCHS_DONE, LONGEST_S, UTILISATION, Trace
 from headway.units import DAY_S, HOUR_S, MINUTE_S
 
 RECENT = 50
@@ -321,7 +321,7 @@ def _of_others(configuration: Configuration, seen: Sequence[_Seen]) -> Predictio
     """What runs with other options say: by those that matter, and with more memory."""
     wanted = configuration.settings
     counted = EPOCHS if configuration.epochs else ()
-    told = [(from_trace(each.trace).settings, each.log_runtime) for each in seen]
+    told = [(_with_epochs(wanted, each.trace), each.log_runtime) for each in seen]
     said = by_options(wanted, told, counted)
     half = said.half + Z80 * _SD_PER_LOG_WORK * min(abs(each.log_work) for each in seen)
     same = [
@@ -340,6 +340,16 @@ def _of_others(configuration: Configuration, seen: Sequence[_Seen]) -> Predictio
         gpu_peak_bytes=gpu and math.ceil(more * gpu),
         basis=f"{len(seen)} run(s) of the recipe with other options{words}",
     )
+
+
+def _with_epochs(wanted: Mapping[str, float], trace: Trace) -> Mapping[str, float]:
+    """The options of a run; where none says its epochs, as one of *wanted* does, those it had."""
+    settings, done = from_trace(trace).settings, trace.metrics.get(EPOCHS_DONE)
+    asked, own = (
+        [name for name in each if last_part(name.lstrip("-")) in EPOCHS]
+        for each in (wanted, settings)
+    )
+    return {**settings, **dict.fromkeys(asked, done)} if done and not own else settings
 
 
 def _upper(peaks: Sequence[int]) -> int | None:

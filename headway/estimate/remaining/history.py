@@ -17,6 +17,11 @@ LEAST_CLAIM = 0.05
 """Of the time since its begin a first unit that is said to have taken less took it elsewhere."""
 AGREE = 2.0
 """What two units are said to have taken, and what they took, are at most so many times apart."""
+BEGUN_S = 30.0
+"""A first unit of less may be one that its program says as it begins: until then it has loaded
+libraries and data."""
+MOST_EPOCHS = 1000.0
+"""A run of more units counts iterations, of which the second comes at once."""
 LEAST_STEP = 1e-9
 """A smaller share of what is done is no progress but rounding, or forged."""
 
@@ -31,10 +36,12 @@ class Intervals:
     """Seconds for each of them."""
     end: Array
     """Units done in all at its end."""
+    begun: bool = False
+    """One before these was left out, since its unit was told as it began."""
 
     def since(self, first: int) -> "Intervals":
         """Without the *first* entries."""
-        return Intervals(self.units[first:], self.unit_s[first:], self.end[first:])
+        return Intervals(self.units[first:], self.unit_s[first:], self.end[first:], self.begun)
 
 
 @dataclass(slots=True)
@@ -57,6 +64,8 @@ class History:
     _reports_since: int = 0
     """Reports at or after that end; the second one shows what came there."""
     _has_many_epochs: bool = True
+    _is_timed: bool = False
+    """Whether the newest unit is said to have taken a time: then it is done."""
     _claim: tuple[float, float] | None = None
     """What the first unit is said to have taken, and what there was time for; None once the next
     one has shown whether that is so."""
@@ -65,6 +74,13 @@ class History:
     def before_first_epoch_end(self) -> bool:
         """Whether the run has epochs, and what comes at their end has not been seen."""
         return self._first_end is not None and self._reports_since < 2 and self._has_many_epochs
+
+    @property
+    def may_have_begun(self) -> bool:
+        """Whether nothing was seen but a first unit that may be told as it begins."""
+        alone = self._end == [1.0] and self.began_s == 0.0 and not self._is_timed
+        is_epoch = self._first_end is None and (self.total or 0.0) <= MOST_EPOCHS
+        return alone and is_epoch and self._seconds[0] < BEGUN_S
 
     @property
     def doubt(self) -> float:
@@ -128,6 +144,7 @@ class History:
         say how long all of them took.
         """
         lasted_s = t_s - self.t_s
+        self._is_timed = bool(took_s)
         claim, self._claim = self._claim, None
         if not self._units and done == 1.0 and took_s and self.t_s == 0.0:
             if LEAST_CLAIM * lasted_s < took_s < lasted_s:

@@ -1,7 +1,7 @@
 """Seconds per unit: past the start-up, without pauses."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,7 +62,7 @@ def without_report_at_begin(seen: Intervals) -> Intervals:
     """
     others = seen.unit_s[1:]
     begins = len(others) > 0 and seen.unit_s[0] * STARTUP_FACTOR < others.min()
-    return seen.since(1) if begins else seen
+    return replace(seen.since(1), begun=True) if begins else seen
 
 
 def with_one_under_way(seen: Intervals, waited_s: float) -> Intervals | None:
@@ -79,6 +79,7 @@ def with_one_under_way(seen: Intervals, waited_s: float) -> Intervals | None:
         np.append(seen.units, units),
         np.append(seen.unit_s, waited_s / units),
         np.append(seen.end, seen.end[-1] + units),
+        seen.begun,
     )
     return without_report_at_begin(longer)
 
@@ -106,7 +107,8 @@ def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> L
     unit_s, units = settled.unit_s[usual], settled.units[usual]
     entries = len(unit_s)
     if entries < 4:
-        return _first_guess(unit_s, units, startup, total)
+        is_first = entries == 1 and startup == 0 and not settled.begun
+        return _first_guess(unit_s, units, startup, total, is_first=is_first)
     noise = noise_of(unit_s)
     # Among the newest, one that stands out alone is no change of speed yet.
     newest = _calmed(unit_s[-LEAST_ENTRIES - 1 :], 1.0 + SPIKE_SDS * noise)
@@ -134,7 +136,9 @@ def _calmed(newest: Array, factor: float) -> Array:
     return np.append(calm, np.clip(newest[-1], calm[-1] / factor, calm[-1] * factor))
 
 
-def _first_guess(unit_s: Array, units: Array, startup: int, total: float) -> Level:
+def _first_guess(
+    unit_s: Array, units: Array, startup: int, total: float, *, is_first: bool
+) -> Level:
     """From one to three entries, which may all be start-up.
 
     Many units: the first is often hundreds of times slower than the rest, and
@@ -150,7 +154,7 @@ def _first_guess(unit_s: Array, units: Array, startup: int, total: float) -> Lev
     many = min(max(many, 0.0), 1.0)
     alike = unit_s < STARTUP_FACTOR * unit_s[fastest]
     usual_s = float(unit_s[alike] @ units[alike]) / float(units[alike].sum())
-    if entries == 1 and startup == 0:
+    if is_first:
         doubt = _shared(FIRST_LOG, covered) * many
         most = _shared(FIRST_LOG_MOST, covered) * many
     else:

@@ -44,6 +44,9 @@ MOST_SD = 4.5
 FREEDOM = 4.0
 """Degrees of freedom of laws that a few runs have taught; `next_of` has three and more."""
 _T_80 = float(stdtrit(FREEDOM, 0.9))
+BEGUN_SD = math.log(10.0) / QUANTILE_80
+"""Standard deviation upwards of the log of what is left where a first unit may only have begun: of
+what has lasted for a while one in ten lasts ten times as long."""
 COURSE_SD = 0.15
 """Standard deviation of the log of what is left where an earlier run tells how speeds change."""
 OUTLASTED = 0.02
@@ -179,12 +182,17 @@ class RemainingTime:
         seen, rest = history.intervals(), self._units_left()
         if rest is None or len(seen.unit_s) == 0:
             return self._prior_alone(t_s)
+        seen = without_report_at_begin(seen)
+        longer = with_one_under_way(seen, waited_s)
+        if history.may_have_begun and longer is None:
+            return self._prior_alone(t_s)
         after = self._after_left(0.0) or _Left(0.0, 0.0, 0.0)
         left, total = rest.median, history.done + rest.median
-        seen = without_report_at_begin(seen)
         usual = speed = _Speed.of(seen, total, left)
-        if (longer := with_one_under_way(seen, waited_s)) is not None:
+        if longer is not None:
             speed = _Speed.of(longer, total, left)
+        if history.may_have_begun:
+            speed = replace(speed, sd=math.hypot(speed.sd, BEGUN_SD))
         if history.before_first_epoch_end:
             speed = speed.before_an_end()
         speed = replace(speed, sd=math.hypot(speed.sd, history.doubt / QUANTILE_80))

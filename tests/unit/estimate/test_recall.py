@@ -9,8 +9,9 @@ from headway.estimate.prior import demand_for
 from headway.estimate.recall import of_any, said_of
 from headway.model.array import member_job
 from headway.model.job import TrainingJob
+from headway.model.job_parts import Training
 from headway.model.run import Prediction
-from headway.model.trace import LONGEST_S, Trace
+from headway.model.trace import EPOCHS_DONE, LONGEST_S, Trace
 from headway.units import GIB, MIB
 
 JOB = TrainingJob.model_validate(
@@ -236,3 +237,17 @@ def test_what_is_learnt_sets_no_limit_below_what_the_job_was_seen_to_take():
     for learnt_bytes, said_bytes in ((7, 100 * MIB), (110 * MIB, 110 * MIB)):
         learnt = Prediction(runtime_s=50.0, host_peak_bytes=learnt_bytes)
         assert said_of(ASKED, learnt, [REPEAT]).host_peak_bytes == said_bytes
+
+
+def test_epochs_that_a_run_names_are_compared_with_those_that_others_had_by_themselves() -> None:
+    """A hundred epochs were to take as long as the eight that the program does by itself."""
+    asked = from_job(
+        JOB.model_copy(update={"command": ["t.py", "--epochs", "100"], "training": Training()}),
+        gpu_type="cpu",
+    )
+    other = replace(REPEAT, epochs=None, dataset_samples=None, recipe=asked.recipe, metrics={})
+    known = said_of(asked, Prediction(), [replace(other, metrics={EPOCHS_DONE: 8.0})])
+    assert known.runtime_low_s < 1250 < known.runtime_high_s
+    assert known.runtime_s == pytest.approx(1250, rel=0.3)
+    unknown = said_of(asked, Prediction(), [other])
+    assert unknown.runtime_high_s > 5 * 100 > 25 * unknown.runtime_low_s
