@@ -202,7 +202,7 @@ def promise_text(promised: datetime | None, now: datetime) -> str:
         return ""
     when = f"{clock(promised.astimezone(now.tzinfo), now)} {now:%Z}".rstrip()
     if promised > now:
-        return f"; should it still wait at {when}, it goes first from then on"
+        return f"; if it still waits at {when}, it goes before all others from then on"
     return f"; it goes first now, since it has waited past {when}"
 
 

@@ -154,7 +154,7 @@ def _ahead(now: PoolNow, made: Plan, run: WaitingRun) -> Iterator[Ahead]:
             reason = "it has waited until the start that it was promised"
         else:
             reason = (
-                "it would end first if all shared the nodes equally: it is shorter, or came earlier"
+                "it is shorter or came earlier: with equal shares of the nodes it would end first"
             )
         yield Ahead(position, other, reason)
 

@@ -132,7 +132,7 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     told = seen.waiting[second.run_id]
     assert told.startswith(
         f"{record.reason}; number 1 in the queue, start not known: "
-        "nothing is known of how long first runs; should it still wait at "
+        "nothing is known of how long first runs; if it still waits at "
     )
     assert seen.logged == {second.run_id}
     # The reason is news once.
@@ -346,7 +346,7 @@ def test_it_is_said_why_a_run_waits_and_what_would_start_it_earlier(sites) -> No
     assert pages.keys() == {"job-1", "job-2"}
     assert f"- {change['text']}: now\n" in pages["job-2"].replace("\\", "")
     assert "- job-0 on " in pages["job-2"]
-    assert "- job-1: it would end first" in pages["job-2"]
+    assert "- job-1: it is shorter or came earlier" in pages["job-2"]
     # It is the smallest that helps, and it does.
     size = change["value"]
     assert size < here.ledger.runs.get(waits.run_id).demand.host_memory_bytes
@@ -639,7 +639,7 @@ def test_what_is_promised_is_kept_and_the_same_for_all(sites) -> None:
     assert names(site, line.run_pass().granted) == ["holder"]
     record = next(r for r in site.ledger.runs.waiting("gpu") if r.name == "waits")
     assert record.promised_at is not None
-    assert "should it still wait at" in record_sentence(site, record)
+    assert "if it still waits at" in record_sentence(site, record)
     line.take_in([offer("late", age_s=10, share=0.6)])
     leading(site).run_pass()
     again = site.ledger.runs.get(record.run_id)

@@ -51,7 +51,7 @@ function form() {
     area("text", "Text of the job file; the fields above win over it", 10, kept.text, "env:\n  SEED: \"1\"\npreemptible: true",
       (text) => { kept.text = text; }),
     h("div", { class: "filters" }, h("button", { id: "submit-job" }, "Submit"), h("button", { id: "save", type: "button", onclick: save }, "Save as a job file")),
-    h("p", { class: "soft" }, "No folder is sent from here: the program is in the image, or came with the run that this begins as. ", h("code", {}, "headway run"), " sends your folder along."),
+    h("p", { class: "soft" }, "No folder is sent from here: the program has to be in the image, or is that of the run you started this form from. ", h("code", {}, "headway run"), " sends your folder along."),
     h("p", { id: "said", role: "alert", class: "bad" }));
 }
 

@@ -176,8 +176,11 @@ def test_what_is_free_but_never_on_one_node_is_said_of_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("promised_at", "said"),
     [
-        (NOW + HOUR, "; should it still wait at 13:00 UTC, it goes first from then on"),
-        (NOW + 24 * HOUR, "; should it still wait at 06 Jan 12:00 UTC, it goes first from then on"),
+        (NOW + HOUR, "; if it still waits at 13:00 UTC, it goes before all others from then on"),
+        (
+            NOW + 24 * HOUR,
+            "; if it still waits at 06 Jan 12:00 UTC, it goes before all others from then on",
+        ),
         (
             NOW - HOUR,
             "; it goes first now, since it has waited past 11:00 UTC",
