@@ -326,7 +326,7 @@ class RunUnknown(LedgerError):
     run: str
     line = (
         "no run that this command takes is called {run:quoted}: `headway runs` lists runs and "
-        "arrays, `headway show` the members of an array; `headway results` takes an array"
+        "arrays, `headway show` the members of an array"
     )
 
 

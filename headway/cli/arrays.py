@@ -122,19 +122,21 @@ def _why(row: Mapping[str, Any]) -> str:
 
 
 @click.command()
-@click.argument("array")
+@click.argument("array", metavar="RUN")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--sort", metavar="METRIC", help="By this metric, the smallest first.")
 @as_json
 def results(array: str, *, as_csv: bool, sort: str | None, machine: bool) -> None:
     """Compare the members of an array: parameters and last metrics.
 
+    A run is a table of one row.
+
     Examples:
       headway results sweep
       headway results sweep --sort loss --csv
     """
     with open_client() as client:
-        view = client.array(array)
+        view = if_array(client.array, array) or _as_array(client.run(array))
     if sort is not None:
         view["members"] = _sorted(view["members"], sort)
     if machine:
@@ -147,6 +149,13 @@ def results(array: str, *, as_csv: bool, sort: str | None, machine: bool) -> Non
         print_table(*_table(view, with_metrics=True))
         if view["waiting"] or view["running"]:
             say(f"not all yet: {array_counts(view)}")
+
+
+def _as_array(run: Json) -> Json:
+    """A run as an array of one member, which no parameter tells from others."""
+    progress = run.get("progress", {"iteration": None, "epoch": None, "metrics": {}})
+    row = {**run, **progress, "index": 1, "parameters": {}}
+    return {"name": run["name"], "members": [row], "waiting": 0, "running": 0}
 
 
 def _sorted(rows: Sequence[Json], metric: str) -> list[Json]:

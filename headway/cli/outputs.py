@@ -57,11 +57,10 @@ def outputs(
     with open_client() as client:
         array = if_array(client.array, runs[0]) if len(runs) == 1 else None
         if array is not None or len(runs) > 1:
-            if folder is None or listing or attempt or machine:
-                allowed = "--list, --attempt and --json are for one run"
-                raise click.UsageError(
-                    f"of several runs or an array, give DIR to fetch into; {allowed}"
-                )
+            if attempt or machine:
+                raise click.UsageError("--attempt and --json are for one run")
+            if listing or folder is None:
+                sys.exit(_list_all(client, runs, only))
             sys.exit(_fetch_all(client, runs, folder, only))
         seen = client.run(runs[0])
         run_id = seen["run_id"]
@@ -84,19 +83,38 @@ def outputs(
 
 def _fetch_all(client: "Client", asked: Sequence[str], folder: Path, only: Sequence[str]) -> int:
     """Fetch the outputs of several runs, each into a folder of its own; the exit status."""
-    from headway.client.download import chosen
-
     folders, fetched = folders_of(client, asked), []
     for run_id, name in folders.items():
-        try:
-            files = chosen(client.outputs(run_id)["files"], only)
-        except GatewayRefused as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            files = []  # it has not started yet, or has never written any
+        files = _files_of(client, run_id, only)
         fetched += _fetch(client, (run_id, None), folder / name, files, quiet=False)
     say(f"of {len(folders)} runs: {_summary(fetched, folder)}")
     return 1 if any(each["error"] for each in fetched) else 0
+
+
+def _list_all(client: "Client", asked: Sequence[str], only: Sequence[str]) -> int:
+    """Say what several runs have written; the exit status."""
+    rows = [
+        {"run": name, **file}
+        for run_id, name in folders_of(client, asked).items()
+        for file in _files_of(client, run_id, only)
+    ]
+    print_rows({"run": "run", **_COLUMNS}, rows) if rows else say(_NONE)
+    return 0
+
+
+def _files_of(client: "Client", run_id: str, only: Sequence[str]) -> list[Json]:
+    """The outputs of one of several runs."""
+    from headway.client.download import chosen
+
+    try:
+        return chosen(client.outputs(run_id)["files"], only)
+    except GatewayRefused as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return []  # it has not started yet, or has never written any
+
+
+_NONE = "its outputs have no file, or none that fits --only"
 
 
 def folders_of(client: "Client", asked: Sequence[str]) -> dict[str, str]:
@@ -173,7 +191,7 @@ def _print_list(document: Json) -> None:
     if document["files"]:
         print_rows(_COLUMNS, document["files"])
     else:
-        say("its outputs have no file, or none that fits --only")
+        say(_NONE)
     _say_what_is_missing(document)
 
 

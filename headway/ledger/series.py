@@ -1,9 +1,11 @@
 """Progress points and traces."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import ColumnElement, Select, Text, cast, func
+from sqlalchemy import select as sa_select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
@@ -14,11 +16,15 @@ from headway.ledger.fences import fenced, leased
 from headway.ledger.observed_tables import ProgressRow, TraceRow
 from headway.ledger.tables import RunRow
 from headway.model.lease import Fence
-from headway.model.progress import ProgressPoint
+from headway.model.progress import NAN, MetricSpan, ProgressPoint
 from headway.model.trace import Trace
 
 MAX_POINTS = 20_000
 """Points kept of one attempt; what comes after replaces the newest one."""
+_FEW, _LATELY = 8, 1_000
+"""Each metric's last value is in so many points with metrics among the last so many points: a bar
+moves between lines that have any, and training and validation have lines of their own."""
+_HAS_METRICS = cast(col(ProgressRow.metrics), Text) != "{}"
 _TRACE_COLUMNS = ("run_id", "source", "team", "network", "gpu_type", "gpus", "exit")
 
 
@@ -43,13 +49,30 @@ class Progress(Repository):
                 session.merge(_progress_row(run_id, attempt, min(number, MAX_POINTS - 1), point))
 
     def latest(self, run_id: str) -> ProgressPoint | None:
-        """The newest point of the newest attempt that has any."""
+        """The newest point of the newest attempt that has any, with the last of each metric."""
         return self.latest_of([run_id]).get(run_id)
 
     def latest_of(self, run_ids: Sequence[str]) -> dict[str, ProgressPoint]:
         """The same of each of these runs; nothing of those that have none."""
         with self._database.reading() as session:
-            return {row.run_id: _point(row) for row in session.exec(_newest_of(run_ids))}
+            newest = {row.run_id: _point(row) for row in session.exec(_newest_of(run_ids))}
+            for run_id, metrics in session.execute(_last_metrics_of(run_ids)):
+                if run_id in newest:  # else it has told its first only now
+                    newest[run_id] = _with_older(newest[run_id], metrics)
+            return newest
+
+    def metrics(self, run_id: str, attempt: int) -> dict[str, MetricSpan]:
+        """What each metric of an attempt was."""
+        spans: dict[str, MetricSpan] = {}
+        own = ProgressRow.run_id == run_id, ProgressRow.attempt == attempt
+        with self._database.reading() as session:
+            query = select(ProgressRow.metrics).where(*own, _HAS_METRICS).order_by("number")
+            for said, number in (each for told in session.exec(query) for each in told.items()):
+                name = said.removesuffix(NAN)
+                value = number if name == said else math.nan
+                _, low, high = spans.get(name, (value, math.inf, -math.inf))
+                spans[name] = MetricSpan(value, min(low, value), max(high, value))
+        return spans
 
     def series(self, run_id: str, attempt: int) -> list[ProgressPoint]:
         """All points of an attempt, in order."""
@@ -90,6 +113,29 @@ def _newest_of(run_ids: Sequence[str]) -> SelectOfScalar[ProgressRow]:
         ProgressRow.attempt == attempt,
         ProgressRow.number == number,
     )
+
+
+def _with_older(point: ProgressPoint, metrics: Mapping[str, float]) -> ProgressPoint:
+    """*point* with those of *metrics* of which it says nothing."""
+    known = {name.removesuffix(NAN) for name in point.metrics}
+    older = {name: value for name, value in metrics.items() if name.removesuffix(NAN) not in known}
+    return point._replace(metrics={**older, **point.metrics})
+
+
+def _last_metrics_of(run_ids: Sequence[str]) -> Select[tuple[str, dict[str, float]]]:
+    """Metrics of the newest points of each run that have any, the newest first."""
+    newest = _newest_of(run_ids).subquery()
+    number = col(ProgressRow.number)
+    told = (
+        sa_select(col(ProgressRow.metrics), number)
+        .where(col(ProgressRow.run_id) == newest.c.run_id)
+        .where(col(ProgressRow.attempt) == newest.c.attempt)
+        .where(number > newest.c.number - _LATELY, _HAS_METRICS)
+        .order_by(number.desc())
+        .limit(_FEW)
+        .lateral()
+    )
+    return sa_select(newest.c.run_id, told.c.metrics).order_by(told.c.number.desc())
 
 
 class Traces(Repository):

@@ -36,5 +36,15 @@ class ProgressPoint(NamedTuple):
         return next((s for name in _LASTED if (s := self.metrics.get(name)) is not None), None)
 
 
+class MetricSpan(NamedTuple):
+    """What a metric was over an attempt."""
+
+    last: float
+    """NaN where its program told that it is."""
+    lowest: float
+    """Infinite where it was never a number."""
+    highest: float
+
+
 _LASTED = ("dur", "duration", "time", "epoch_time", "time_s", "elapsed", "elapsed_time", "took")
 """Metrics by which programs tell how long an epoch took."""

@@ -1,7 +1,7 @@
 """What the ledger and this node's disk know of one run, read once."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.ledger.records import RunRecord
@@ -11,7 +11,7 @@ from headway.model.lease import Lease
 from headway.model.node import Gpu
 from headway.model.notice import Notice
 from headway.model.profile import Profile
-from headway.model.progress import ProgressPoint
+from headway.model.progress import MetricSpan, ProgressPoint
 from headway.model.run import Step
 from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
@@ -42,7 +42,9 @@ class RunHistory:
     lease: Lease | None = None
     """The one that it holds now."""
     newest: ProgressPoint | None = None
-    """The newest progress point of its newest attempt."""
+    """The newest progress point of its newest attempt, with the last of each metric."""
+    metrics: Mapping[str, MetricSpan] = field(default_factory=dict)
+    """Of its newest attempt."""
     stored: Sequence[StoredPart] = ()
     """What of it was brought to the site's store."""
     profile: Profile | None = None
@@ -76,7 +78,8 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
         folder=folder,
         outputs=_outputs(folder) if record.node in (None, site.settings.node) else None,
         lease=ledger.leases.of_run(run_id),
-        newest=points[-1] if points else None,
+        newest=ledger.progress.latest(run_id) if points else None,
+        metrics=ledger.progress.metrics(run_id, record.attempt),
         stored=ledger.stored.of_run(run_id),
         profile=kept(site, run_id),
         stagings=ledger.staged.of_run(run_id),

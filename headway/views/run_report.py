@@ -3,6 +3,7 @@
 The page of the run and `headway show` print the same sections.
 """
 
+import math
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from headway.model.attempt_record import AttemptRecord
 from headway.model.kept_code import KeptCode
 from headway.model.lease import Demand, Lease, Sharing
 from headway.model.notice import TRACKER
+from headway.model.progress import MetricSpan
 from headway.model.run import ANOTHER_TEAMS, Exit, ExitKind, Measurement, Prediction, Step
 from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
@@ -64,6 +66,8 @@ def run_report(history: RunHistory) -> list[Section]:
             title = f"Attempt {attempt.attempt}: predicted and measured"
             sections.append(Section(title, ("", *_COLUMNS), rows))
         since = attempt.ended_at or since
+    if history.metrics:
+        sections.append(Section("Metrics", ("", *MetricSpan._fields), tuple(_metrics(history))))
     if told := tuple(_untold(history)):
         sections.append(Section("Not told", _FACTS, told))
     if history.ranks:
@@ -195,7 +199,7 @@ def _attempt(
         yield "ran", _ran(attempt.started_at, attempt.ended_at)
     steps = [step for step in history.steps if step.attempt == attempt.attempt]
     if steps:
-        yield "time of each step", ", ".join(_step(step) for step in steps)
+        yield "time of each step", ", ".join(_step(step, attempt.exit) for step in steps)
     yield from _stagings(history, attempt.attempt)
     if (peaks := _peaks(attempt, history.leases)) != "":
         yield "peaks", peaks
@@ -268,11 +272,13 @@ def _staging(staging: Staging) -> str:
     return f"{size}, {how} node {staging.node}, {took}"
 
 
-def _step(step: Step) -> str:
+def _step(step: Step, exit_: Exit | None) -> str:
     if step.ended_at is None:
         return f"{step.name} ({step.state})"
     took = format_duration((step.ended_at - step.started_at).total_seconds())
-    return f"{step.name} {took}" + ("" if not step.message else f" ({step.state})")
+    kind = exit_.kind if exit_ is not None else None
+    how = kind if kind is ExitKind.CANCELLED else step.state  # it fails as its program is stopped
+    return f"{step.name} {took}" + ("" if not step.message else f" ({how})")
 
 
 def _shared(attempt: AttemptRecord) -> Iterable[tuple[str, str]]:
@@ -314,13 +320,11 @@ def _warning(warning: RunWarning) -> str:
 
 def ending(exit_: Exit) -> str:
     """How an attempt ended, with its exit code and signal, in words."""
-    code = "without an exit code"
-    if exit_.code is not None:
-        code = f"with exit {exit_.code}"
-        if exit_.code > 128:
-            with suppress(ValueError):
-                code += f", signal {signal.Signals(exit_.code - 128).name}"
-    return f"{_ENDS[exit_.kind]}, {code}"
+    code = "" if exit_.code is None else f", with exit {exit_.code}"
+    if exit_.code is not None and exit_.code > 128:
+        with suppress(ValueError):
+            code += f", signal {signal.Signals(exit_.code - 128).name}"
+    return _ENDS[exit_.kind] + code
 
 
 _COLUMNS = ("predicted", "measured", "measured ÷ predicted")
@@ -336,6 +340,11 @@ def _compared(attempt: AttemptRecord) -> tuple[tuple[str, ...], ...] | None:
 def _rank(run: RunRecord) -> tuple[str, str]:
     how = run.state.value if run.exit is None else f"it {ending(run.exit)}"
     return f"rank {run.gang_rank}", f"run {run.run_id} on {run.node or 'no node'}: {how}"
+
+
+def _metrics(history: RunHistory) -> Iterable[tuple[str, ...]]:
+    for name, span in history.metrics.items():
+        yield _plain(name), *("–" if math.isinf(each) else f"{each:.6g}" for each in span)
 
 
 # -- what is left ---------------------------------------------------------------------
@@ -359,7 +368,7 @@ def _outputs(history: RunHistory) -> Iterable[tuple[str, str]]:
         yield "outputs", f"in the site's store; {fetch}"
         return
     files = "1 file" if len(history.outputs) == 1 else f"{len(history.outputs)} files"
-    yield "outputs", f"{files}; {fetch}"
+    yield "outputs", f"{files}; {fetch}" if history.outputs else "none"
     for path in history.outputs[:_MOST_OUTPUTS]:
         yield "", _plain(str(Path(path).relative_to(history.folder / "outputs")))
     if len(history.outputs) > _MOST_OUTPUTS:

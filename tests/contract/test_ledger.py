@@ -605,6 +605,22 @@ def test_points_are_numbered_and_kept_once(ledger: Ledger) -> None:
     assert ledger.progress.latest_of(["a", "b", "c"]) == {"a": points[0], "b": points[1]}
 
 
+def test_a_point_without_metrics_has_those_before_it(ledger: Ledger) -> None:
+    """A bar moves between the lines that tell them, of training and of validation."""
+    said: list[dict[str, float]] = [
+        {"loss": 3.0}, {"loss": 1.0}, {"acc": 0.5}, {"loss": 2.0}, {}, {"acc.nan": 1.0}, {},
+    ]  # fmt: skip
+    for run_id, many in (("a", 7), ("b", 5)):
+        granted(ledger, run_id)
+        points = [ProgressPoint(float(i), i, metrics=said[i]) for i in range(many)]
+        ledger.progress.append(fence_of(ledger, run_id), points, first=0)
+    found = ledger.progress.latest_of(["a", "b"])
+    assert (found["a"].iteration, found["a"].metrics) == (6, {"loss": 2.0, "acc.nan": 1.0})
+    assert (found["b"].iteration, found["b"].metrics) == (4, {"loss": 2.0, "acc": 0.5})
+    assert ledger.progress.metrics("b", 1) == {"loss": (2.0, 1.0, 3.0), "acc": (0.5, 0.5, 0.5)}
+    assert str(ledger.progress.metrics("a", 1)["acc"].last) == "nan"
+
+
 def test_points_are_bounded(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.ledger.series.MAX_POINTS", 10)
     enqueue(ledger, "a")

@@ -110,7 +110,7 @@ class History:
         if epoch is not None and epoch >= 0 and done > self.done:
             self._in_epoch(epoch, done)
         if abs(done - self.done) <= LEAST_STEP * max(done, 1.0):
-            if not self._units:
+            if done == 0.0:
                 self.t_s = t_s  # the first iteration begins now: what was before is no part of it
             return
         if done > self.done and t_s == self.t_s:

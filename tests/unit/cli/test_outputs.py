@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from headway.cli.main import headway
+from headway.cli.outputs import _NONE
 from headway.client.run_files import OutputPlace
 from headway.errors import GatewayRefused, RunUnknown
 
@@ -44,7 +45,9 @@ class Gateway:
         return {"members": [self.run(each) for each in self.named]}
 
     def run(self, run: str) -> dict[str, Any]:
-        return {"run_id": run, "name": self.named[run]}
+        ended = {"state": "Completed", "exit": None, "node": "a", "runtime_s": 38.0}
+        progress = {"iteration": 9, "epoch": None, "total": 9, "metrics": {"loss": 0.25}}
+        return {"run_id": run, "name": self.named[run], "progress": progress, **ended}
 
     def outputs(self, run: str, _attempt: int | None = None) -> dict[str, Any]:
         if run not in self.written:
@@ -114,3 +117,23 @@ def test_no_name_leads_out_of_the_folder(gateway: Gateway, tmp_path: Path) -> No
     assert not list((tmp_path / "elsewhere").iterdir())
     assert sorted(each.name for each in tmp_path.rglob("out")) == []
     assert sorted(each.name for each in tmp_path.iterdir()) == ["below", "elsewhere"]
+
+
+def test_without_a_folder_the_outputs_of_each_member_are_listed(gateway: Gateway) -> None:
+    gateway.named = {"1": "sweep-1", "2": "sweep-2", "3": "sweep-3"}
+    gateway.written = {"1": {"loss": b"1"}, "2": {"loss": b"2", "model.pt": b"x"}}
+    for words in (["sweep"], ["sweep", "--list"]):
+        status, said = fetch(*words)
+        rows = [line.split()[:2] for line in said.splitlines()[1:]]
+        assert status == 0
+        assert rows == [["sweep-1", "loss"], ["sweep-2", "loss"], ["sweep-2", "model.pt"]]
+    assert fetch("sweep", "--only", "*.txt") == (0, f"{_NONE}\n")
+    assert fetch("sweep", "--json")[0] == 2
+
+
+def test_results_of_a_run_are_one_row(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway.named = {"digits": "digits"}
+    monkeypatch.setattr("headway.cli.arrays.open_client", lambda: gateway)
+    heading, row = CliRunner().invoke(headway, ["results", "digits"]).output.splitlines()
+    assert heading.split() == ["#", "run", "state", "ran", "for", "loss"]
+    assert row.split() == ["1", "digits", "Completed", "38", "s", "0.25"]

@@ -91,6 +91,17 @@ def test_of_fits_that_repeat_nobody_knows_how_many_will_come(log: Timed) -> None
     assert told(log, 0.42, 0.5, 0.6) == [None] * 3
 
 
+def test_text_that_is_printed_on_the_line_of_a_bar_hides_no_time() -> None:
+    """tqdm moves its bar as the loop's next turn begins, at the moment of the text before it."""
+    log = [(1.0, drawn("", 0, 15, 0.0, "?"))]
+    for done in range(1, 16):
+        log.append((2.0, f"epoch {done}/15, loss 0.5\n"))
+        log.append((0.0, drawn("", done, 15, 2.0 * done, "00:09")))
+    for middle, *_ in filter(None, said := told(iter(log), 0.3, 0.6, 0.9)):
+        assert middle == pytest.approx(1.0, rel=0.2)
+    assert None not in said
+
+
 def test_a_short_count_before_a_long_one_was_a_warm_up() -> None:
     ((middle, low, high),) = filter(None, told(plain_epochs(2, 40), 0.6))
     assert low < 1.0 < high

@@ -1,5 +1,6 @@
 """The story of a run tells every attempt in order, in words, and users' text as text."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ import pytest
 from headway.model.attempt_record import AttemptRecord
 from headway.model.lease import Basis, Demand, GpuGrant, Lease
 from headway.model.node import Gpu
+from headway.model.progress import MetricSpan
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.units import GIB, MIB
@@ -141,6 +143,24 @@ def test_prediction_stands_beside_measurement_for_each_attempt() -> None:
     )
 
 
+def test_a_cancelled_run_says_no_failure_and_nothing_to_fetch() -> None:
+    gone = Exit(ExitKind.CANCELLED, None, "cancelled by its owner")
+    *others, last = PAST.attempts
+    step = Step("train", 2, StepState.FAILED, after(72), after(172), "it was stopped")
+    past = replace(PAST, attempts=[*others, replace(last, exit=gone)], steps=[step], outputs=[])
+    assert facts(past, "Attempt 2")["time of each step"] == "train 1 min 40 s (cancelled)"
+    assert facts(past, "Left behind")["outputs"] == "none"
+    failed = facts(replace(PAST, steps=[step]), "Attempt 2")["time of each step"]
+    assert failed == "train 1 min 40 s (failed)"
+
+
+def test_what_its_metrics_were_is_a_table() -> None:
+    spans = {"loss": MetricSpan(0.5, 0.25, 2.0), "acc": MetricSpan(math.nan, math.inf, -math.inf)}
+    (section,) = [s for s in run_report(replace(PAST, metrics=spans)) if s.title == "Metrics"]
+    assert section.columns == ("", "last", "lowest", "highest")
+    assert section.rows == (("loss", "0.5", "0.25", "2"), ("acc", "nan", "–", "–"))
+
+
 def test_a_gangs_other_ranks_are_named() -> None:
     other = replace(RECORD, run_id="r2", node="node-b", gang_id="r1", gang_rank=1, exit=KILLED)
     told = facts(replace(PAST, ranks=[other]), "Other nodes")["rank 1"]
@@ -160,7 +180,7 @@ def test_a_run_that_was_cancelled_in_the_line_has_a_story() -> None:
     past = replace(PAST, record=record, attempts=[only], leases=[], warnings=[], steps=[])
     told = facts(past, "Attempt 1")
     assert told["waited"] == "30 s for cpus: it needs 9 CPUs"
-    assert told["ended"] == "it was cancelled, without an exit code"
+    assert told["ended"] == "it was cancelled"
     assert "log" not in told
     assert f"(/headway#/runs/{past.record.run_id})" in markdown(past)
 
