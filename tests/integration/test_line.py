@@ -16,6 +16,7 @@ from headway.client import Client
 from headway.clock import SystemClock
 from headway.credentials import Address
 from headway.errors import InvalidInput, LedgerUnreachable
+from headway.estimate.starts import PLAYED
 from headway.gateway.submit import rehearse
 from headway.leader.play import play_queue
 from headway.leader.settings_blocks import keep_blocks
@@ -309,6 +310,17 @@ def test_all_who_ask_are_told_the_start_of_one_plan_and_none_before_its_holder_e
                 asked.append((starts[0]["planned_at"], start))
     per_plan = {planned: {s for p, s in asked if p == planned} for planned, _ in asked}
     assert [len(starts) for starts in per_plan.values()] == [2, 2]  # two plans, two runs
+
+
+def test_the_plan_of_a_queue_that_is_empty_by_now_is_forgotten(sites) -> None:
+    """Else the next run that waits would be told by ends of long ago."""
+    here, line = sites["here"], only_here(sites)
+    line.take_in([offer("only")])
+    play_queue(here, "gpu", {})
+    assert here.ledger.settings.get(PLAYED.format("gpu"))["waits"]
+    assert line.run_pass().granted
+    assert play_queue(here, "gpu", {}).turns == {}
+    assert not here.ledger.settings.get(PLAYED.format("gpu"))["waits"]
 
 
 _OF_A_START = ("earliest_start_at", "expected_start_at", "latest_start_at", "planned_at")
