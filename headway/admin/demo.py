@@ -98,6 +98,7 @@ def _sample_image(site: Site, say: Say) -> None:
     """
     with contextlib.suppress(HeadwayError):
         site.runtime.ensure_image(SAMPLE_IMAGE)
+        say(f"image {SAMPLE_IMAGE} is there already, and is used again")
         return
     say(f"building image {SAMPLE_IMAGE} (once; up to a minute) …")
     if shutil.which("docker") is not None:

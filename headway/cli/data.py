@@ -31,7 +31,7 @@ def put(*, path: Path, name: str | None, machine: bool) -> None:
     """Upload a file or a directory to the site.
 
     A transfer that was interrupted continues. Jobs of your team read the data set as `dataset:
-    {uri: headway://NAME}`.
+    {uri: headway://NAME}`, or by `headway run --data headway://NAME`.
 
     Examples:
       headway data put ./images
@@ -53,6 +53,7 @@ def put(*, path: Path, name: str | None, machine: bool) -> None:
     files = "1 file" if kept["files"] == 1 else f"{kept['files']} files"
     say(f"{kept['name']}: {files}, {format_size(kept['size_bytes'])}; in a job:")
     say(f"dataset: {{uri: {kept['uri']}}}")
+    say(f"or on the command line: headway run --data {kept['uri']} PROGRAM")
 
 
 def _tell(found: list[Json]) -> None:

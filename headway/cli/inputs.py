@@ -1,5 +1,7 @@
 """What commands take: files, numbers, and the site that they are about."""
 
+import functools
+import json
 import math
 import os
 import sys
@@ -26,9 +28,19 @@ A_FILE = click.File("rb")
 """A file to read; ``-`` for standard input."""
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 LARGEST_FILE_BYTES = 1 << 30
-overrides = click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a field of the job file."
-)
+
+
+def overrides(command: Callable[..., None]) -> Callable[..., None]:
+    """Give *command* the options that set fields of its job, as ``overrides``."""
+
+    @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a job's field.")
+    @click.option("--data", metavar="URI", help="The program's data set, such as headway://NAME.")
+    @functools.wraps(command)
+    def overriding(*, sets: tuple[str, ...], data: str | None, **options: Any) -> None:
+        own = () if data is None else (f"dataset.uri={json.dumps(data)}",)
+        command(overrides=(*own, *sets), **options)
+
+    return overriding
 
 
 class Quantity(click.ParamType[Any]):

@@ -107,12 +107,17 @@ def _cell(row: Any, of: str | Callable[[Any], object]) -> str:
     return "" if value is None else str(value)
 
 
-_LAST_COLUMNS = 24
-"""Room for the last column, which is folded, where others could make room for it."""
+_LAST_COLUMNS, _LAST_IN_PIPE = 24, 80
+"""Room for the last column where others could make room for it, and where it is cut in a pipe."""
 
 
-def print_table(columns: list[str], rows: list[list[str]], spare: Sequence[str] = ()) -> None:
-    """A table for people; where a terminal is too narrow for it, without *spare* columns."""
+def print_table(
+    columns: list[str], rows: list[list[str]], spare: Sequence[str] = (), *, cut: bool = False
+) -> None:
+    """A table for people; where a terminal is too narrow for it, without *spare* columns.
+
+    The last column is folded there; with *cut* it is cut, in a pipe too.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -127,6 +132,10 @@ def print_table(columns: list[str], rows: list[list[str]], spare: Sequence[str] 
     for name in spare:
         if sum(widths[at] for at in shown[:-1]) + min(widths[-1], _LAST_COLUMNS) > console.width:
             shown.remove(columns.index(name))
+    if cut:
+        room = max(console.width - sum(widths[at] for at in shown[:-1]), _LAST_COLUMNS)
+        for row in cells[1:]:
+            row[-1].truncate(room if sys.stdout.isatty() else _LAST_IN_PIPE, overflow="ellipsis")
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
     for at in shown:
         table.add_column(columns[at], overflow="fold")

@@ -52,6 +52,7 @@ def _tell(views: list[Json]) -> None:
         ["run", "name", "owner", "state", "node", "submitted", "ran for", "progress", "why"],
         [array_row(view) if view.get("array_id") else _run_row(view) for view in views],
         spare=("submitted", "owner", "node", "ran for"),
+        cut=True,
     )
 
 
@@ -137,7 +138,7 @@ def show(run: str, machine: bool) -> None:
         say(section["title"])
         print_table(section["columns"], section["rows"])
     if view.get("session"):
-        say(f"session: {view['session']}")
+        say(f"session, once its program listens: {view['session']}")
     say(view["url"])
 
 

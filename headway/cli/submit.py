@@ -166,7 +166,7 @@ def tell(client: "Client", made: Json, *, watch: bool, machine: bool) -> None:
             say(f"{made['name']}: {made['run_id']}")
             say(f"watch it at {made['url']}")
             if made.get("session"):
-                say(f"once it runs, its page is {made['session']}")
+                say(f"its page, once what it needs is there and it listens: {made['session']}")
     if watch:
         sys.exit(_watch(client, made, machine=machine))
 

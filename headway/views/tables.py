@@ -174,8 +174,8 @@ def usage_cells(row: Mapping[str, Any]) -> list[str]:
 
 
 HEADINGS: Sequence[str] = (
-    "team", "user", "runs", "GPU-hours", "idle", "GiB-hours", "not used", "CPU-hours", "not used",
-    COST, "of it idle GPUs",
+    "team", "user", "runs", "GPU-hours", "GPUs idle", "GiB-hours", "memory not used", "CPU-hours",
+    "CPUs not used", COST, "of it idle GPUs",
 )  # fmt: skip
 
 

@@ -114,12 +114,13 @@ def _runs(runs: Sequence[dict[str, Any]], arrays: Sequence[dict[str, Any]]) -> T
             _duration(left_s),
         )
     for run in runs:
+        done = "" if run["done_frac"] is None else f"{run['done_frac']:.0%}"
         table.add_row(
             _plain(run["name"]),
             _plain(run["node"] or ""),
             bar(run["done_frac"], 1.0),
             _duration(run["elapsed_s"]),
-            run["progress_text"] or "–",
+            (run["progress_text"] or "").removeprefix(done).removeprefix(", ") or "–",
         )
         for warning in run["warnings"]:
             table.add_row(_plain(f"  {warning['kind']}: it {warning['text']}", style="yellow"))

@@ -3,11 +3,14 @@
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from headway.cli.main import headway
 from headway.cli.output import print_table, say
 from headway.cli.runs import Since, _run_row, _standing
 from headway.clock import SystemClock
@@ -119,3 +122,32 @@ def test_what_prints_the_gateways_answers_loads_no_ledger_and_no_estimators() ->
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "set()"
+
+
+def test_a_long_last_column_that_is_cut_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["run", "why"], [["a", "no room " * 40]], cut=True)
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.endswith("…")
+    assert len(line) < 100
+
+
+def test_a_data_set_is_named_by_an_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rehearsed: list[dict[str, Any]] = []
+
+    class Client:
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def rehearse(self, job: dict[str, Any], **_: object) -> dict[str, Any]:
+            rehearsed.append(job)
+            return {}
+
+    monkeypatch.setattr("headway.cli.submit.open_client", Client)
+    job = tmp_path / "job.yaml"
+    job.write_text("name: a\nimage: i\ncommand: [x]\n")
+    words = ["submit", str(job), "--data", "headway://toy", "--dry-run", "--json"]
+    done = CliRunner().invoke(headway, [*words, "--set", "dataset.size=1GiB"])
+    assert done.exit_code == 0, done.output
+    assert rehearsed[0]["dataset"]["uri"] == "headway://toy"

@@ -53,6 +53,7 @@ def test_everything_is_in_the_picture() -> None:
         "not known: nothing is known of how long otter runs",
     ):  # fmt: skip
         assert part in text
+    assert text.count("25%") == 1
     assert "[red]x\\x1b[2J" in text
     assert "sweep-7" not in text  # its array is the line
     assert "\x1b" not in text
