@@ -14,7 +14,7 @@ from headway.gateway.api import choices, reads, usages
 from headway.gateway.arrays import arrays_of
 from headway.gateway.bodies import StrictBodies
 from headway.gateway.door import Door
-from headway.gateway.pages import LOGIN, pages, site_page
+from headway.gateway.pages import LOGIN, login_for, pages, site_page
 from headway.gateway.ports import exec_in, ports_of
 from headway.gateway.proxy import prefects_api
 from headway.gateway.refusals import invalid, refused
@@ -61,7 +61,7 @@ def create_app(
         ledger=lambda: site.ledger,
         clock=site.clock,
         open_paths=opened,
-        login=LOGIN,
+        login=login_for,
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
     app.add_exception_handler(HeadwayError, refused)

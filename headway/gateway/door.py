@@ -91,13 +91,20 @@ class Door:
         ledger: Callable[[], Ledger],
         clock: Clock,
         open_paths: Collection[str],
-        login: str,
+        login: Callable[[Scope], str],
         rate: Rate = PER_TOKEN,
+        at_once: int | None = AT_ONCE,
     ) -> None:
         """In front of *app*; *open_paths*, to the letter, are for everybody.
 
-        Whoever opens a page without a token is sent to the path *login*, if there is one. One token
-        asks at most at *rate*.
+        Args:
+            app: What is asked then.
+            ledger: Which knows the tokens.
+            clock: Of the rates.
+            open_paths: Paths for which no token is needed.
+            login: Where whoever opens a page without a token is sent.
+            rate: At which one token asks at most.
+            at_once: Requests of one team that are worked on together; None for any number.
         """
         self._login = login
         self._app = app
@@ -106,7 +113,7 @@ class Door:
         self._of_tokens = Buckets(rate, clock)
         self._of_files = Buckets(PER_TOKEN_FILES, clock)
         self._of_addresses = Buckets(PER_ADDRESS, clock)
-        self._at_once = TeamLimiters(AT_ONCE)
+        self._at_once = None if at_once is None else TeamLimiters(at_once)
         self._heavy = TeamLimiters(1)
         self._open_at_once = TeamLimiters(OPEN_AT_ONCE)
 
@@ -128,8 +135,8 @@ class Door:
                 await send({"type": "websocket.close", "code": _REFUSED})
                 return
             answer: Response = refusal(error)
-            if self._login and isinstance(error, TokenRefused) and _opens_a_page(scope):
-                answer = RedirectResponse(self._login, status_code=303)
+            if isinstance(error, TokenRefused) and _opens_a_page(scope):
+                answer = RedirectResponse(self._login(scope), status_code=303)
             await answer(scope, receive, send)
             return
         await self._answered(token, scope, receive, send)
@@ -150,10 +157,10 @@ class Door:
             watch = asyncio.create_task(self._watch(token, allowed))
             left = asyncio.create_task(exchange.until_left(allowed)) if _reads(scope) else None
             try:
-                if scope["type"] == "websocket" or not self._login:
+                if scope["type"] == "websocket" or self._at_once is None:
                     await self._app(scope, receive, send)
                 else:
-                    async with self._limiters(scope["path"]).own():
+                    async with self._limiters(scope["path"], self._at_once).own():
                         await self._app(scope, receive, send)
             finally:
                 watch.cancel()
@@ -163,10 +170,10 @@ class Door:
             with suppress(RuntimeError):  # it was closed already
                 await send({"type": "websocket.close", "code": _REFUSED})
 
-    def _limiters(self, path: str) -> TeamLimiters:
+    def _limiters(self, path: str, usual: TeamLimiters) -> TeamLimiters:
         if _HEAVY.fullmatch(path):
             return self._heavy
-        return self._open_at_once if _BOUNDED.fullmatch(path) else self._at_once
+        return self._open_at_once if _BOUNDED.fullmatch(path) else usual
 
     async def _watch(self, token: str, allowed: anyio.CancelScope) -> None:
         while not allowed.cancel_called:

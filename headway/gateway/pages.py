@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import resources
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 import anyio
 import httpx
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.types import Scope
 
 from headway.errors import SiteUnreachable
 from headway.gateway.door import COOKIE, PER_ADDRESS, Buckets
@@ -22,6 +23,13 @@ from headway.pinning import LOOPBACK
 from headway.site import Site
 
 LOGIN = "/v1/login"
+SITE_PAGE = "/headway"
+_LANDS = re.compile(
+    rf"(?!(?:/api|{LOGIN})(?![^/?]))(?:/\w[\w.~=+,-]*)+/?(?:\?[\w.~!$&'()*+,;=:@/?%-]*)?", re.ASCII
+)
+"""Paths to which a login may lead. No segment is empty, begins with a dot, or has a character that
+a browser might read as another one: it stays here, whoever wrote the link to the login."""
+_MOST_CHARACTERS = 2000
 _NAMES = re.compile(r"(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,200}){0,8}/?")
 _FILE = re.compile(r"\.(?:js|css|svg|png|ico|woff2?|json|txt|webmanifest|map)$")
 _NO_PAGES = ("/api", "/v1", "/docs", "/redoc", "/openapi")
@@ -36,7 +44,7 @@ _FORM = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>hea
 body{{font:16px sans-serif;max-width:26em;margin:15vh auto;padding:0 1em}}
 input,button{{font:inherit;width:100%;padding:.5em;margin:.5em 0;box-sizing:border-box}}
 </style></head><body><h1>headway</h1><p>{said}</p>
-<form method="post" action="/v1/login"><label>Your token
+<form method="post"><label>Your token
 <input type="password" name="token" autocomplete="current-password" autofocus required></label>
 <button>Log in</button></form></body></html>"""
 
@@ -52,14 +60,15 @@ def pages(site: Site, prefect_url: str) -> APIRouter:
 
     router = APIRouter(include_in_schema=False, lifespan=closed_at_the_end)
     tries = Buckets(PER_ADDRESS, site.clock)
+    sessions = site.settings.sessions_port
 
     @router.get("/")
     async def start() -> RedirectResponse:
         return RedirectResponse(SITE_PAGE)
 
     @router.get(LOGIN)
-    async def form() -> HTMLResponse:
-        return _page("An operator makes a token with headway user add.")
+    async def form(request: Request) -> HTMLResponse:
+        return _page(request, sessions, "An operator makes a token with headway user add.")
 
     @router.post(LOGIN)
     async def log_in(request: Request) -> Response:
@@ -70,14 +79,15 @@ def pages(site: Site, prefect_url: str) -> APIRouter:
         except TokenRefused:
             # Of bad ones alone: whoever else sends them from this address locks nobody out.
             tries.take(request.client.host if request.client else "")
-            return _page("That token is unknown, has expired or was revoked.", 401)
-        answer = RedirectResponse(SITE_PAGE, status_code=303)
+            refused = "That token is unknown, has expired or was revoked."
+            return _page(request, sessions, refused, 401)
+        led = RedirectResponse(landing(request.query_params.get("next", "")), status_code=303)
         url = request.url  # a proxy in front of it speaks TLS, which this scheme does not tell
-        answer.set_cookie(
+        led.set_cookie(
             COOKIE, token, max_age=int(lasts_s), httponly=True, samesite="strict",
             secure=url.scheme == "https" or url.hostname not in LOOPBACK,
         )  # fmt: skip
-        return answer
+        return led
 
     @router.get("/ui-settings")
     def settings() -> dict[str, Any]:
@@ -101,6 +111,23 @@ def pages(site: Site, prefect_url: str) -> APIRouter:
     return router
 
 
+def landing(target: str) -> str:
+    """Where a login leads that was to lead to *target*: there if it is a page of this gateway."""
+    is_ours = len(target) <= _MOST_CHARACTERS and _LANDS.fullmatch(target)
+    return target if is_ours else SITE_PAGE
+
+
+def login_to(target: str) -> str:
+    """The login that leads to the page *target* of this gateway."""
+    return f"{LOGIN}?next={quote(landing(target), safe='')}"
+
+
+def login_for(scope: Scope) -> str:
+    """The login that leads to what *scope* asks for."""
+    query = scope["query_string"].decode("latin-1")
+    return login_to(scope["raw_path"].decode("latin-1") + (f"?{query}" if query else ""))
+
+
 def _lasts_s(site: Site, token: str) -> float:
     """Seconds until *token* expires. Raises `TokenRefused`."""
     known = (
@@ -118,15 +145,14 @@ def _fetched(client: httpx.Client, path: str, accept: str) -> httpx.Response:
         raise SiteUnreachable(str(client.base_url), type(error).__name__) from error
 
 
-def _page(said: str, status: int = 200) -> HTMLResponse:
-    own = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
-           "form-action 'self'; frame-ancestors 'none'"}  # fmt: skip
-    return HTMLResponse(
-        _FORM.format(said=said), status, {**_HEADERS, **own, "Cache-Control": "no-store"}
-    )
+def _page(request: Request, sessions_port: int, said: str, status: int = 200) -> HTMLResponse:
+    # To a session's page a login leads by the gateway's link: Chromium asks for each step's origin.
+    own = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action "
+           f"'self' {request.url.hostname}:{sessions_port}; frame-ancestors 'none'"}  # fmt: skip
+    headers = {**_HEADERS, **own, "Cache-Control": "no-store"}
+    return HTMLResponse(_FORM.format(said=said), status, headers)
 
 
-SITE_PAGE = "/headway"
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "

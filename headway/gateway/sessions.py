@@ -25,11 +25,12 @@ from websockets.uri import parse_uri
 
 from headway.errors import HeadwayError, PortClosed, RunUnknown
 from headway.gateway.door import PER_TOKEN_FILES, Door
+from headway.gateway.pages import login_to
 from headway.gateway.ports import OpenRun, RunPorts, open_run
 from headway.gateway.refusals import refusal
 from headway.gateway.session_answer import Headers, ProgramAnswer, ask, for_browser, for_program
 from headway.model.access import Caller
-from headway.model.session import session_path, session_port, session_secret
+from headway.model.session import session_link, session_path, session_port, session_secret
 from headway.node.run_ports import ByteStream
 from headway.node.shares import LOOP, in_thread
 from headway.site import Site
@@ -198,10 +199,18 @@ def sessions_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> ASGIAp
         ledger=lambda: site.ledger,
         clock=site.clock,
         open_paths=frozenset(),
-        login="",
+        login=lambda scope: _login(scope, site.settings.gateway_port),
         rate=PER_TOKEN_FILES,
+        at_once=None,
     )
     return TrustedHostMiddleware(doored, allowed_hosts=list(allowed_hosts))
+
+
+def _login(scope: Scope, port: int) -> str:
+    """The login at *port* of the gateway, which leads back by its own link to the session."""
+    found = _RUN.fullmatch(scope["raw_path"].decode("latin-1"))
+    target = login_to(session_link(found[1]) if found else "")
+    return f"//{Request(scope).url.hostname}:{port}{target}"
 
 
 class Sessions:

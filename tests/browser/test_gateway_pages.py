@@ -8,9 +8,10 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from headway.model.session import session_path
 from tests.support.api import MEMBER, bearer, gateway_of
 from tests.support.browser import arrive, see
-from tests.support.site import LiveSite, sleeper
+from tests.support.site import LiveSite, sleeper, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -31,11 +32,46 @@ def door(process_site: LiveSite) -> Iterator[tuple[str, str]]:
 
 
 def log_in(page, url: str, token: str) -> None:
-    page.goto(f"{url}/deployments")
+    page.goto(f"{url}/headway")
+    give(page, token)
+    arrive(page, f"{url}/headway")
+
+
+def give(page, token: str) -> None:
     arrive(page, "/v1/login")
     page.get_by_label("Your token").fill(token)
     page.get_by_role("button", name="Log in").click()
-    arrive(page, "/headway")
+
+
+def test_a_login_leads_to_the_view_that_was_asked_for(door: tuple[str, str], page) -> None:
+    url, token = door
+    page.goto(f"{url}/headway?x=1#/runs?name=typed")
+    give(page, "hwt_" + "x" * 43)
+    page.get_by_text("That token is unknown").wait_for()
+    give(page, token)
+    arrive(page, re.escape(f"{url}/headway?x=1#/runs?name=typed"))
+    page.context.clear_cookies()  # as when the token has ended
+    page.reload()
+    give(page, token)
+    arrive(page, re.escape(f"{url}/headway?x=1#/runs?name=typed"))
+
+
+def test_a_login_leads_to_the_page_of_a_session(
+    page, process_site: LiveSite, tmp_path: Path
+) -> None:
+    serve = ["python", "-u", "-m", "samples.session.serve"]
+    run = process_site.submit(tmp_path, name="notes", command=serve, session={"idle": "10min"})
+    process_site.until(run, "Running")
+    token = (process_site.home / "token").read_text().strip()
+    shown = f"http://127.0.0.1:{process_site.env['HEADWAY_SESSIONS_PORT']}{session_path(run)}"
+    served = {"Authorization": f"Bearer {token}"}
+    wait_for(lambda: httpx.get(shown, headers=served).status_code == 200, process_site.worker_log)
+    for link in (process_site.show(run)["session"], shown):
+        page.goto(link)
+        give(page, token)
+        arrive(page, f"^{shown}$")
+        page.context.clear_cookies()
+    process_site.run("cancel", run)
 
 
 def test_the_page_says_who_one_is_and_forgets_it(door: tuple[str, str], page) -> None:

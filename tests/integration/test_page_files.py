@@ -56,7 +56,27 @@ def test_it_has_no_other_files(client: httpx.Client, name: str) -> None:
 def test_without_a_token_it_leads_to_the_login(client: httpx.Client) -> None:
     del client.headers["Authorization"]
     found = client.get("/headway", headers={"Accept": "text/html"})
-    assert (found.status_code, found.headers["location"]) == (303, "/v1/login")
+    assert (found.status_code, found.headers["location"]) == (303, "/v1/login?next=%2Fheadway")
+
+
+def test_a_login_leads_to_what_was_asked_for_also_behind_a_wrong_token(
+    client: httpx.Client,
+) -> None:
+    token = client.headers.pop("Authorization").removeprefix("Bearer ")
+    asked = "/v1/runs/w1/session?a=%2F&b=1"
+    login = client.get(asked, headers={"Accept": "text/html"}).headers["location"]
+    form = client.get(login)
+    assert "action" not in form.text  # it is sent to where it was shown, `next` with it
+    assert client.post(login, data={"token": "hwt_" + "x" * 43}).status_code == 401
+    done = client.post(login, data={"token": token})
+    assert (done.status_code, done.headers["location"]) == (303, asked)
+    for bad in ("//evil.example", "/%5Cevil.example", "https://evil.example"):
+        client.cookies.clear()
+        done = client.post("/v1/login", params={"next": bad}, data={"token": token})
+        assert (done.status_code, done.headers["location"]) == (303, "/headway")
+    client.cookies.clear()
+    assert client.post(asked, headers={"Accept": "text/html"}, json={}).status_code == 401
+    assert client.get("/api/flows", headers={"Accept": "text/html"}).status_code == 401
 
 
 def test_the_load_of_the_last_hour_is_told_by_node_and_gpu(client: httpx.Client) -> None:

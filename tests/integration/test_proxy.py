@@ -260,7 +260,7 @@ def test_a_browser_logs_in_and_keeps_the_token_from_scripts(
     token = ada.headers["authorization"].removeprefix("Bearer ")
     with httpx.Client(base_url=root, timeout=60, headers={"Origin": root}) as browser:
         sent = browser.get("/runs", headers=wants_a_page)
-        assert (sent.status_code, sent.headers["location"]) == (303, "/v1/login")
+        assert (sent.status_code, sent.headers["location"]) == (303, "/v1/login?next=%2Fruns")
         assert "Your token" in browser.get("/v1/login").text
         assert browser.get("/ui-settings").status_code == 401
         for wrong in ("", "hwt_" + "x" * 43):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import anyio
 import httpx
@@ -31,7 +32,7 @@ from headway.model.lease import Demand
 from headway.model.node import Capacity, Node
 from headway.model.number_range import NumberRange
 from headway.model.run_file import signed
-from headway.model.session import session_path, session_port, session_secret
+from headway.model.session import session_link, session_path, session_port, session_secret
 from headway.node.file_server import serve_on
 from headway.node.protocols import listening
 from headway.node.run_ports import relay
@@ -211,8 +212,14 @@ def test_nobody_else_does(sites, origin, who, status) -> None:
         connect(origin.replace("http", "ws") + path(), additional_headers=headers)
 
 
-def test_without_a_token_nobody_does(origin) -> None:
+def test_without_a_token_nobody_does(sites, origin) -> None:
     assert httpx.get(origin + path()).status_code == 401
+    led = httpx.get(origin + path("lab?x=1"), headers={"Accept": "text/html"})
+    login = f"//127.0.0.1:{sites['head'].settings.gateway_port}/v1/login?next="
+    link = quote(session_link(RUN), safe="")
+    assert (led.status_code, led.headers["location"]) == (303, login + link)
+    led = httpx.get(f"{origin}/elsewhere", headers={"Accept": "text/html"})
+    assert (led.status_code, led.headers["location"]) == (303, f"{login}%2Fheadway")
     with pytest.raises(InvalidStatus):
         connect(origin.replace("http", "ws") + path())
 

@@ -12,7 +12,7 @@ export class Refused extends Error {
 async function answered(path, options) {
   const answer = (await ahead(path)) ?? (await fetch(path, { headers: { Accept: "application/json" }, ...options }));
   if (answer.status === 401) {
-    location.assign("/v1/login");
+    location.assign("/v1/login" + location.hash); // which a browser keeps through the login
     throw new Refused("the token has ended; log in again");
   }
   return answer;

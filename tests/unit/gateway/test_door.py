@@ -9,6 +9,7 @@ import pytest
 from headway.clock import SystemClock
 from headway.gateway import door
 from headway.gateway.door import Door
+from headway.gateway.pages import SITE_PAGE, landing, login_for
 from headway.model.access import Caller, Scope, token_digest
 from headway.node.shares import LoopShares
 
@@ -44,7 +45,7 @@ class Asking:
         self.answered: list[int] = []
         self.leave = anyio.Event()
         self.door = Door(
-            self._app, ledger=Known, clock=SystemClock(), open_paths=(), login="/v1/login"
+            self._app, ledger=Known, clock=SystemClock(), open_paths=(), login=login_for
         )
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
@@ -111,3 +112,33 @@ def test_a_team_has_so_many_questions_at_work_and_another_its_own(path: str, mos
             group.cancel_scope.cancel()
 
     anyio.run(both)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/headway",
+        "/runs/flow-run/0b9a7b4e-5a33-4c8f-9a51-0c4b6c0f3f11?tab=Logs&x=%2F%2Fevil",
+        "/v1/runs/0b9a7b4e-5a33-4c8f-9a51-0c4b6c0f3f11/session",
+        "/v1/runs/x/outputs/a/b/c/lr=0.1,n=2.csv",
+        "/v1/logins",
+        "/dashboard/",
+    ],
+)
+def test_a_login_leads_to_a_page_of_this_gateway(target: str) -> None:
+    assert landing(target) == target
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "", "/", "//evil.example", "///evil.example", "/\\evil.example", "\\evil.example",
+        "/a//evil.example", "/a/../..//evil.example", "/./a", "/.git", "https://evil.example",
+        "javascript:alert(1)", "evil.example", "/%2Fevil.example", "/%5Cevil.example",
+        "/a%0d%0aSet-Cookie:x=1", "/a\r\nSet-Cookie: x=1", "/\t/evil.example", "/a\n", "\n/a",
+        "/a?b\r\nc", "/a?b c", "/a?b\\c", "/a#b", "/ä", "/a?ä", "/a@evil.example", "/a;b",
+        "/api/flow_runs", "/api", "/api?x", "/v1/login", "/v1/login?next=/a", "/" + "a" * 2000,
+    ],
+)  # fmt: skip
+def test_a_login_leads_nowhere_else(target: str) -> None:
+    assert landing(target) == SITE_PAGE
