@@ -153,6 +153,18 @@ class CertificateRefused(GatewayUnreachable):
     )
 
 
+class CertificateOfOtherNames(CertificateRefused):
+    """The gateway at *url* shows the certificate that is trusted, which is for other *names*."""
+
+    host: str
+    names: str
+    line = (
+        "the certificate at {url} is for {names}, not for {host}, so nothing was sent: use one of "
+        "these names, or have the site's operator add it to HEADWAY_GATEWAY_NAMES "
+        "(machine.gateway_names) and type `headway certificate --renew`"
+    )
+
+
 class NoCredentials(HeadwayError):
     """No token is known here for the gateway at *url*."""
 

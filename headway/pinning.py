@@ -9,12 +9,20 @@ import socket
 import ssl
 from urllib.parse import urlsplit
 
-from headway.errors import GatewayUnreachable, InvalidInput
+from headway.errors import (
+    CertificateOfOtherNames,
+    CertificateRefused,
+    GatewayUnreachable,
+    InvalidInput,
+)
 
 LOOPBACK = ("127.0.0.1", "localhost")
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - it is compared, and bound to only where an operator says so
 _TIMEOUT_S = 20.0
 _DIGEST_CHARACTERS = 64
+_FOR_ANOTHER = (62, 64)
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL's x509_vfy.h: it looks
+at the name once it trusts the certificate."""
 
 
 def fingerprint(pem: str) -> str:
@@ -89,14 +97,40 @@ def is_known_here(url: str) -> bool:
         return False
 
 
-def refused_certificate(error: BaseException) -> str:
-    """Why a connection ended with *error* at the certificate; empty where that was not why."""
+def names_of(certificate: str) -> list[str]:
+    """The names and addresses that *certificate*, in PEM, is for.
+
+    Raises:
+        ValueError: It is no certificate, or has no names.
+    """
+    from cryptography import x509  # noqa: PLC0415 - few commands need it, and it takes long
+
+    try:
+        read = x509.load_pem_x509_certificate(certificate.encode())
+        names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound as error:
+        raise ValueError(str(error)) from error
+    addresses = map(str, names.get_values_for_type(x509.IPAddress))
+    return [*names.get_values_for_type(x509.DNSName), *addresses]
+
+
+def refused_certificate(
+    url: str, certificate: str | None, error: BaseException
+) -> CertificateRefused | None:
+    """What to say where a connection to *url*, which is to show *certificate*, ended with *error*.
+
+    None where it did not end at the certificate.
+    """
     cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return cause.verify_message or "it is not trusted"
+    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
-    return ""
+    if cause is None:
+        return None
+    why = cause.verify_message or "it is not trusted"
+    if cause.verify_code not in _FOR_ANOTHER:
+        return CertificateRefused(url, why)
+    names = ", ".join(sorted(names_of(certificate))) if certificate else "other names"
+    return CertificateOfOtherNames(url, why, _service(url)[0], names)
 
 
 def _service(url: str) -> tuple[str, int]:

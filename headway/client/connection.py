@@ -38,6 +38,7 @@ class Connection:
     ) -> None:
         """To the gateway at *address*; *transport* takes the place of the network."""
         self.url = address.url
+        self._certificate = address.certificate
         self._clock = clock
         self._client = httpx.Client(
             base_url=f"{address.url}/v1",
@@ -133,9 +134,8 @@ class Connection:
             answer = self._client.send(request, stream=True)
             return answer if stream and answer.is_success else _whole(answer, self.url)
         except httpx.RequestError as error:
-            if why := refused_certificate(error):
-                raise errors.CertificateRefused(self.url, why) from error
-            raise broken_off(self.url, error) from error
+            refused = refused_certificate(self.url, self._certificate, error)
+            raise refused or broken_off(self.url, error) from error
 
 
 def _whole(answer: httpx.Response, url: str) -> httpx.Response:

@@ -19,7 +19,7 @@ from headway.client.connection import refusal
 from headway.credentials import Address
 from headway.errors import GatewayRefused, GatewayUnreachable, HeadwayError, InvalidInput
 from headway.model import exec_messages as messages
-from headway.pinning import LOOPBACK, trust
+from headway.pinning import LOOPBACK, refused_certificate, trust
 
 _PIECE_BYTES = 1 << 16
 
@@ -171,7 +171,9 @@ def _told(address: Address) -> Iterator[None]:
         )
         raise refusal(answer, address.url) from error
     except (OSError, TimeoutError, WebSocketException) as error:
-        raise GatewayUnreachable(address.url, str(error) or type(error).__name__) from error
+        refused = refused_certificate(address.url, address.certificate, error)
+        why = str(error) or type(error).__name__
+        raise refused or GatewayUnreachable(address.url, why) from error
 
 
 _INPUT, _OUTPUT = 0, 1

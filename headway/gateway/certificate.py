@@ -58,17 +58,11 @@ def site_certificate(settings: Settings) -> Certificate | None:
     try:
         pem = path.read_text()
         read = x509.load_pem_x509_certificate(pem.encode())
-        names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, x509.ExtensionNotFound) as error:
+        names = frozenset(pinning.names_of(pem))
+    except ValueError as error:
         allowed = "it is no certificate with names; `headway certificate --renew` makes another"
         raise InvalidInput("certificate", str(error), allowed, where=str(path)) from None
-    known = [
-        *names.get_values_for_type(x509.DNSName),
-        *map(str, names.get_values_for_type(x509.IPAddress)),
-    ]
-    return Certificate(
-        path, key, frozenset(known), read.not_valid_after_utc, pinning.fingerprint(pem)
-    )
+    return Certificate(path, key, names, read.not_valid_after_utc, pinning.fingerprint(pem))
 
 
 def have_certificate(settings: Settings, names: Collection[str], now: datetime) -> Certificate:

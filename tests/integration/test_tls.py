@@ -15,15 +15,17 @@ from pydantic import SecretStr
 from headway.admin.join import learn_gateway, leave
 from headway.cli.main import headway
 from headway.client import Client
+from headway.client.ways import open_way
 from headway.clock import SystemClock
 from headway.credentials import (
+    Address,
     GatewayPlace,
     credentials_file,
     find_address,
     local_address,
     read_credentials,
 )
-from headway.errors import CertificateRefused
+from headway.errors import CertificateOfOtherNames, CertificateRefused
 from headway.gateway.certificate import Certificate, announced, make_certificate, site_certificate
 from headway.gateway.door import Door
 from headway.ledger import Ledger
@@ -159,14 +161,21 @@ def test_a_changed_certificate_is_refused_before_the_token_is_sent(
         assert again.exit_code == 0, again.output
 
 
-def test_a_certificate_for_another_name_is_refused(site: Site) -> None:
-    other = make_certificate(site.settings, ["gpus.example.org"], site.clock.now())
+def test_a_certificate_for_other_names_is_refused_with_its_names(site: Site) -> None:
+    named = site.settings.model_copy(update={"gateway_host": "10.0.0.5"})
+    other = make_certificate(named, ["gpus.example.org"], site.clock.now())
+    known, token = ("--fingerprint", other.fingerprint), token_of(site)
     with serving(site, own=other) as url:
-        known, token = ("--fingerprint", other.fingerprint), f"{token_of(site)}\n"
-        elsewhere = url.replace("127.0.0.1", "localhost")  # the machine itself has the address
-        done = log_in(elsewhere, *known, "--token-stdin", given=token)
-    assert done.exit_code == 3
-    assert "not valid for 'localhost'" in done.output
+        for host in ("127.0.0.1", "localhost"):
+            elsewhere = url.replace("127.0.0.1", host)
+            done = log_in(elsewhere, *known, "--token-stdin", given=f"{token}\n")
+            assert done.exit_code == 3
+            said = f"is for 10.0.0.5, gpus.example.org, not for {host}, so nothing was sent"
+            assert said in done.output
+            assert "HEADWAY_GATEWAY_NAMES" in done.output
+            address = Address(elsewhere, token, other.path.read_text())
+            with pytest.raises(CertificateOfOtherNames, match=f"not for {host}"):
+                open_way(address, "/runs/x/exec")
 
 
 def test_a_token_is_not_sent_over_a_network_without_tls(site: Site) -> None:
