@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError
 
-from headway.admin.told import told_otherwise
+from headway.admin.told import differing, noted
 from headway.errors import InvalidInput
 from headway.home import CONFIG
 from headway.ledger.audit_log import Act
@@ -108,18 +108,24 @@ def _sections(document: Document) -> list[BlockSection]:
 def machine_changes(settings: Settings, document: Document) -> list[Change]:
     """What the section `machine` gives another value than this machine's processes go by.
 
-    Of what only they still have the value is not known; of what systemd has started, nothing is.
+    Of what only they still have the value is not known, unless it is the default's; of what systemd
+    has started, nothing is.
     """
     section = document.group("machine")
-    wanted, found = Written(**section), []
-    told = settings.model_copy(update={name: getattr(wanted, name) for name in section})
-    other = told_otherwise(told)
+    wanted, usual, found = Written(**section), Written(), []
+    told = noted(settings)
+    other, no_default = (
+        differing(settings.model_copy(update={it: getattr(each, it) for it in section}), told)
+        for each in (wanted, usual)
+    )
     for name in section:
         now, then = getattr(settings, name), getattr(wanted, name)
         variable = f"HEADWAY_{name.upper()}"
         when = f"never while {variable} is set" if variable in os.environ else _AGAIN
         if now != then or variable in other:
-            now = _UNKNOWN if now == then else shown(name, now)
+            if now == then:  # as the file says by now; what runs was told another
+                now = _UNKNOWN if variable in no_default else getattr(usual, name)
+            now = shown(name, now)
             found.append(Change(f"machine.{name}", now, shown(name, then), when))
     return found
 

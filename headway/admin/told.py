@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 from headway.admin.environment import as_text
 from headway.durable import replace_file
@@ -20,13 +21,21 @@ def note_told(settings: Settings) -> None:
 
 def told_otherwise(settings: Settings) -> list[str]:
     """Names of settings and files that what runs has otherwise, as far as is known."""
+    return differing(settings, noted(settings))
+
+
+def noted(settings: Settings) -> dict[str, str]:
+    """Digests of what the processes were started with; none where the site is down."""
     try:
-        noted = json.loads((settings.state_dir / _NOTE).read_bytes())
+        found: dict[str, str] = json.loads((settings.state_dir / _NOTE).read_bytes())
     except (OSError, ValueError):
-        return []
-    if not supervisor_note(settings).exists():  # the site is down
-        return []
-    now = _told(settings)
+        return {}
+    return found if supervisor_note(settings).exists() else {}
+
+
+def differing(settings: Settings, noted: Mapping[str, str]) -> list[str]:
+    """Names of those that *noted*, unless it is empty, has otherwise than *settings*."""
+    now = _told(settings) if noted else {}
     return sorted(name for name in noted.keys() | now.keys() if noted.get(name) != now.get(name))
 
 

@@ -24,7 +24,7 @@ from headway.admin.told import note_told, told_otherwise
 from headway.clock import Clock
 from headway.credentials import noted_gateway
 from headway.errors import InvalidInput, LedgerError
-from headway.gateway.certificate import fitting
+from headway.gateway.certificate import addresses_not_named, fitting
 from headway.gateway.tokens import have_local_token
 from headway.home import ROOT_HOME, ballast_given_up, settle
 from headway.node.daemon import fork_daemon, guard_daemon, supervisor_note, worker_daemon
@@ -123,6 +123,8 @@ def _site(site: Site, say: Say) -> tuple[_Started, bool]:
         if profile is not None:
             profile.result()
         opened = gateway.result()
+    if told := addresses_not_named(settings):
+        say(told)
     return [
         ("server", server),
         ("guard", guard),

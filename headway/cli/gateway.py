@@ -76,7 +76,8 @@ def gateway(
     have_local_token(settings, site.ledger)
     if port == settings.gateway_port:  # another one, beside it, is the operator's own affair
         gateway_daemon(settings).claim()
-        announce(site, host=host, port=port, name=hosts[0], own=own, given=certificate)
+        name = next((each for each in hosts if each not in LOOPBACK), hosts[0])
+        announce(site, host=host, port=port, name=name, own=own, given=certificate)
     fork_helper()
     try:
         opened = listening(host, port)

@@ -59,8 +59,9 @@ def add(
       headway user add ada --team vision
       headway user add monitor --scope watch --expires 365d
     """
+    from headway.credentials import noted_gateway
     from headway.gateway import tokens
-    from headway.gateway.certificate import site_certificate
+    from headway.gateway.certificate import announced, login_line
     from headway.this_node import os_user
 
     site = this_site()
@@ -75,8 +76,8 @@ def add(
     say(token)
     way = "give it by a safe way: it is kept nowhere, and is not shown again"
     say(f"the token of {kept.user}, team {kept.team}; {way}", err=True)
-    if (own := site_certificate(site.settings)) is not None:
-        say(f"headway login https://… --fingerprint {own.fingerprint}", err=True)
+    if place := announced(site.ledger) or noted_gateway(site.settings):
+        say(login_line(place, site.settings.gateway_names), err=True)
 
 
 @user.command("list")

@@ -5,12 +5,15 @@ It is signed by its own key. Who logs in pins it, so it lasts long, and is renew
 
 import ipaddress
 import re
+import socket
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psutil
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -27,6 +30,8 @@ from headway.this_node import os_user
 
 _NAME = re.compile(r"[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*")
 _MOST_CHARACTERS = 253
+_BRIDGES = ("docker", "br-", "headway")
+"""Of container engines: nobody asks by their addresses."""
 RENEW = (
     "run `headway certificate --renew`, then `headway up`; after that everybody logs in again, and "
     "other nodes join again"
@@ -167,6 +172,33 @@ def announce(
     reachable = GatewayPlace(f"{scheme}://{elsewhere}:{port}", pem)
     told = {} if host in LOOPBACK else asdict(reachable)
     site.ledger.settings.put(GATEWAY, told, actor=os_user())
+
+
+def login_line(place: GatewayPlace, names: Sequence[str]) -> str:
+    """What a user types who is to log in at *place*: by the first of *names* that fits there."""
+    if place.certificate is None:
+        return f"headway login {place.url}"
+    where, known = urlsplit(place.url), {*pinning.names_of(place.certificate)} - {*LOOPBACK}
+    host = next((each for each in names if each in known), where.hostname)
+    seen = pinning.fingerprint(place.certificate)
+    return f"headway login https://{host}:{where.port} --fingerprint {seen}"
+
+
+def addresses_not_named(settings: Settings) -> str:
+    """What to say where the gateway listens on addresses that its certificate is not for."""
+    own = site_certificate(settings)
+    if own is None or settings.gateway_host != EVERYWHERE:
+        return ""
+    others = [
+        each.address
+        for name, addresses in psutil.net_if_addrs().items()
+        for each in addresses
+        if each.family is socket.AF_INET and not each.address.startswith("127.")
+        if each.address not in own.names and not name.startswith(_BRIDGES)
+    ]
+    told = f"the gateway's certificate is not for {', '.join(others)} of this machine"
+    way = "to have users ask by one, add it to HEADWAY_GATEWAY_NAMES (machine.gateway_names)"
+    return f"{told}; {way} and {RENEW}" if others else ""
 
 
 def announced(ledger: Ledger) -> GatewayPlace | None:

@@ -1,8 +1,10 @@
 """TLS at the gateway: its own certificate, a login that pins it, and what is refused without."""
 
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -26,12 +28,18 @@ from headway.credentials import (
     read_credentials,
 )
 from headway.errors import CertificateOfOtherNames, CertificateRefused
-from headway.gateway.certificate import Certificate, announced, make_certificate, site_certificate
+from headway.gateway.certificate import (
+    Certificate,
+    addresses_not_named,
+    announced,
+    make_certificate,
+    site_certificate,
+)
 from headway.gateway.door import Door
 from headway.ledger import Ledger
 from headway.model.access import token_digest
 from headway.node.protocols import BoundedHttp
-from headway.settings import Settings
+from headway.settings import Settings, read_settings
 from headway.site import Site
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.postgresql import new_ledger
@@ -274,6 +282,21 @@ def test_what_is_no_name_is_no_certificates(site: Site) -> None:
         assert site_certificate(site.settings) is None
 
 
+ADDRESSES = {
+    name: [SimpleNamespace(family=socket.AF_INET, address=each) for each in addresses]
+    for name, addresses in (
+        ("lo", ["127.0.0.1"]), ("eth0", ["10.0.0.5", "10.0.0.6"]), ("eth1", ["192.0.2.2"]),
+        ("docker0", ["172.17.0.1"]),
+    )
+}  # fmt: skip
+
+
+def added() -> str:
+    done = CliRunner().invoke(headway, ["user", "add", "ada", "--team", "vision"])
+    assert done.exit_code == 0
+    return done.stderr
+
+
 def test_the_environment_says_where_the_gateway_of_up_binds(
     site: Site, served: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,7 +305,7 @@ def test_the_environment_says_where_the_gateway_of_up_binds(
     refused = gateway()
     assert (refused.exit_code, served) == (2, {})
     assert "HEADWAY_GATEWAY_NAMES" in refused.output
-    monkeypatch.setenv("HEADWAY_GATEWAY_NAMES", "gpus.example.org,10.0.0.5")
+    monkeypatch.setenv("HEADWAY_GATEWAY_NAMES", "localhost,gpus.example.org,10.0.0.5")
     forget_site()
     assert gateway().exit_code == 0
     assert (served["host"], served["port"]) == ("0.0.0.0", site.settings.gateway_port)
@@ -294,12 +317,18 @@ def test_the_environment_says_where_the_gateway_of_up_binds(
     assert (here.url, here.certificate) == (f"https://127.0.0.1:{served['port']}", pem)
     told = announced(site.ledger)
     assert told == GatewayPlace(f"https://gpus.example.org:{served['port']}", pem)
+    line = f"headway login https://gpus.example.org:{served['port']}"
+    assert added().endswith(f"{line} --fingerprint {own.fingerprint}\n")
+    monkeypatch.setattr("psutil.net_if_addrs", lambda: ADDRESSES)
+    assert "is not for 10.0.0.6, 192.0.2.2 of this machine" in addresses_not_named(read_settings())
     monkeypatch.delenv("HEADWAY_GATEWAY_HOST")
     forget_site()
     assert gateway().exit_code == 0
     assert served["host"] == "127.0.0.1"
     assert local_address(site.settings).url == f"http://127.0.0.1:{served['port']}"
     assert announced(site.ledger) is None
+    assert addresses_not_named(read_settings()) == ""
+    assert added().endswith(f"headway login http://127.0.0.1:{served['port']}\n")
 
 
 def test_a_machine_that_joins_comes_in_by_a_token_of_its_own(

@@ -164,6 +164,8 @@ def test_what_differs_from_what_runs_is_told_with_when_it_takes_effect(
     supervisor_note(running).touch()
     note_told(running)
     assert changed(tmp_path) == [("machine.port", "(not known)", 4300, "at th"), names]
+    note_told(running.model_copy(update={"port": 4200}))
+    assert changed(tmp_path) == [("machine.port", 4200, 4300, "at th"), names]
     monkeypatch.setenv("HEADWAY_PORT", "4200")
     assert changed(tmp_path) == [("machine.port", 4200, 4300, "never"), names]
 
