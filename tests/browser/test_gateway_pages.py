@@ -78,6 +78,9 @@ def test_the_page_says_who_one_is_and_forgets_it(door: tuple[str, str], page) ->
     url, token = door
     log_in(page, url, token)
     expect(page.get_by_text("ada, vision", exact=True)).to_be_visible()
+    with page.expect_popup() as prefects:
+        page.get_by_role("link", name="Prefect", exact=True).click()
+    prefects.value.close()
     page.get_by_role("button", name="Log out").click()
     arrive(page, "/v1/login")
     page.goto(f"{url}/headway")

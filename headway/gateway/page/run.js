@@ -34,7 +34,7 @@ function head(run) {
       + (run.lease?.ports ?? []).map((own, at) => `; port ${own} at 127.0.0.1:${run.lease.host_ports[at]} of the node`).join("")),
     h("div", { class: "filters" }, over ? button("Retry", "retry") : button("Cancel", "cancel"),
       h("a", { href: `#/new/${run.run_id}`, id: "to-new" }, "A new job like it"),
-      h("a", { href: `/runs/flow-run/${run.run_id}`, id: "to-prefect" }, "The run in Prefect"),
+      h("a", { href: `/runs/flow-run/${run.run_id}`, id: "to-prefect", target: "_blank" }, "The run in Prefect"),
       run.session ? h("a", { href: run.session, id: "to-session", target: "_blank", rel: "noopener" }, "Open the session") : null),
     run.warnings.map((each) => h("p", { class: "bad" }, `${each.kind}: it ${each.text}`)),
     h("p", { id: "answer", role: "alert" }), h("dl", { hidden: true }, fact("id", run.run_id)));
