@@ -151,7 +151,8 @@ def _asked(history: RunHistory) -> Iterable[tuple[str, str]]:
         low, high = (format_duration(s or 0.0) for s in (said.runtime_low_s, said.runtime_high_s))
         yield (
             "expected run time",
-            f"{format_duration(said.runtime_s)} ({low} to {high}), by {said.basis}",
+            f"{format_duration(said.runtime_s)} ({low} to {high}), by {said.basis}"
+            + (", said before it began" if record.started_at is not None else ""),
         )
 
 

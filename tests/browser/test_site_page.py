@@ -15,7 +15,7 @@ from headway.model.job_text import read_job
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.model.trace import Trace
 from headway.site import Site
-from headway.units import GIB
+from headway.units import GIB, format_duration
 from tests.support.api import MEMBER, bearer, serving, site_in
 from tests.support.lived_in import ENDED, NODE, RUNNING, begin, populate
 from tests.support.on_ledger import enqueue
@@ -170,6 +170,18 @@ def test_epochs_that_came_at_one_time_are_laid_side_by_side(opened: Open) -> Non
         assert [each[axis] for each in at] == sorted({each[axis] for each in at})
 
 
+def test_a_duration_is_written_as_by_the_command_line(opened: Open) -> None:
+    spans = [0.0, 0.4, 9.94, 9.95, 38.0, 59.6, 120.0, 3599.7, 3600.0, 86_399.6, 86_400.0, 1e5, 5e6]
+    told = opened().evaluate(
+        """async (spans) => {
+            const { duration } = await import("/headway/words.js");
+            return spans.map(duration);
+        }""",
+        spans,
+    )
+    assert told == [format_duration(each) for each in spans]
+
+
 def test_the_site_is_shown_as_it_is(opened: Open) -> None:
     tab = opened()
     node = tab.get_by_role("region", name=f"Node {NODE}")
@@ -293,7 +305,7 @@ def test_what_cannot_be_read_is_said_and_not_called_empty(opened: Open) -> None:
     expect(tab.get_by_role("table", name="Predicted and measured")).to_contain_text("3.0 GiB")
     stands = tab.locator("main p.soft").first
     expect(stands).to_contain_text(
-        re.compile(r"; waited \d+ s; ran for \d+ s \(the whole attempt\)")
+        re.compile(r"; waited [\d.]+ s; ran for [\d.]+ s \(the whole attempt\)")
     )
 
 

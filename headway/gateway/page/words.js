@@ -11,14 +11,16 @@ export function size(bytes) {
   return `${value < 10 && at ? value.toFixed(1) : Math.round(value)} ${UNITS[at]}`;
 }
 
+const SPANS = [[86_400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
+
+// As `units.format_duration`.
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return NOT_KNOWN;
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
   const s = Math.round(seconds);
-  if (s < 60) return `${s} s`;
-  const minutes = Math.round(s / 60);
-  if (minutes < 60) return `${minutes} min`;
-  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-  return `${Math.round(minutes / 1440)} days`;
+  const [big, name, small, smaller] = SPANS.find(([least]) => s >= least) ?? [1, "s", 1, ""];
+  const rest = Math.floor((s % big) / small);
+  return `${Math.floor(s / big)} ${name}${rest ? ` ${rest} ${smaller}` : ""}`;
 }
 
 export function clock(iso) {

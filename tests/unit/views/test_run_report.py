@@ -107,7 +107,10 @@ def test_what_was_asked_is_first() -> None:
     assert asked["needs"] == (
         "1.0 GiB of host memory (predicted), 2 CPUs, 1 GPU(s), 3.0 GiB each (declared)"
     )
-    assert asked["expected run time"] == "1 min 30 s (1 min 10 s to 2 min), by 7 earlier runs"
+    assert (
+        asked["expected run time"]
+        == "1 min 30 s (1 min 10 s to 2 min), by 7 earlier runs, said before it began"
+    )
 
 
 def test_each_attempt_says_why_it_waited_what_it_held_and_how_it_ended() -> None:
