@@ -92,7 +92,6 @@ def options(
     estimators: "Estimators",
     *,
     recent: Sequence[Trace] = (),
-    dataset_bytes: int | None = None,
     gangs: bool = True,
     budget: float | None = None,
     deadline_s: float | None = None,
@@ -109,7 +108,6 @@ def options(
         spaces: Nodes of the site; those that take nothing new are left out.
         estimators: What is known.
         recent: Newest traces of the job's recipe, which no refit has learnt from yet.
-        dataset_bytes: Measured size of the data set; the declared one when None.
         gangs: Whether the site has a network on which jobs over several nodes meet.
         budget: Most that it may cost, in the site's currency.
         deadline_s: Seconds from now by which it must end.
@@ -127,10 +125,7 @@ def options(
     short = {product: estimators.tables.gpu_name(product) for product in products}
     ways = [way for way in _ways(job, spaces, short) if gangs or way.node_count == 1]
     configurations = [
-        from_job(
-            job, gpu_type=w.gpu_type, gpus=w.gpus, nodes=w.node_count, dataset_bytes=dataset_bytes
-        )
-        for w in ways
+        from_job(job, gpu_type=w.gpu_type, gpus=w.gpus, nodes=w.node_count) for w in ways
     ]
     learnt = estimators.predict(configurations)
     named = [replace(t, gpu_type=estimators.tables.gpu_name(t.gpu_type)) for t in recent]
@@ -156,7 +151,6 @@ def options(
         demand = demand_for(
             job,
             prediction,
-            dataset_bytes,
             host_guess=host_guess(job, way.on_each, way.spaces),
             gpu_guess_bytes=guess and guess.upper_bytes,
         )

@@ -137,18 +137,14 @@ def audit(limit: int, actor: str, subject: str) -> list[Json]:
 
 def token_view(token: AccessToken, now: datetime) -> dict[str, Any]:
     """One token, as `headway user list --json` prints it: never the token itself."""
-    from headway.views.fields import iso_time
+    from headway.views.fields import fields
 
     state = "valid" if token.is_valid(now) else "revoked" if token.revoked_at else "expired"
     return {
-        "token_id": token.token_id,
-        "user": token.user,
-        "team": token.team,
+        **fields(token, "token_id", "user", "team"),
         "scopes": sorted(scope.value for scope in token.scopes),
         "state": state,
-        "made_at": iso_time(token.made_at),
-        "expires_at": iso_time(token.expires_at),
-        "revoked_at": iso_time(token.revoked_at),
+        **fields(token, "made_at", "expires_at", "revoked_at"),
     }
 
 

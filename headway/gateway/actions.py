@@ -213,7 +213,7 @@ def end_run(site: Site, server: PrefectServer, caller: Caller, run: str) -> dict
     return view | {"state": state, "message": ""}
 
 
-def own_run(site: Site, caller: Caller, run: str, *, still_going: bool = False) -> RunRecord:
+def own_run(site: Site, caller: Caller, run: str) -> RunRecord:
     """The run, if *caller* may change it.
 
     Raises:
@@ -221,9 +221,7 @@ def own_run(site: Site, caller: Caller, run: str, *, still_going: bool = False) 
         NotAllowed: It is a team mate's.
         InvalidInput: An operator gave the name of another one's.
     """
-    record = site.ledger.runs.find(
-        run, still_going=still_going, team=seen_team(caller), owner=caller.user
-    )
+    record = site.ledger.runs.find(run, team=seen_team(caller), owner=caller.user)
     check_owner(caller, record.owner, f"run {record.name}")
     refuse_name(caller, record.owner, run, record.run_id)
     return record

@@ -9,7 +9,7 @@ from headway.model.job import TrainingJob
 from headway.model.lease import Refuse
 from headway.policy.admission import over_quota
 from headway.policy.plan import Start, Stay
-from headway.scheduler.planning import preview
+from headway.scheduler.planning import read_pool
 from headway.site import Site
 
 
@@ -34,7 +34,7 @@ def estimate_options(
         See `choice.options`.
     """
     forecaster, settings, now = Forecaster(site), site.policy_settings, site.ledger.now()
-    spaces, plan = forecaster.spaces(), preview(site)
+    spaces, plan = forecaster.spaces(), read_pool(site).plan
     prediction, _ = forecaster.forecast(job)
     short = site.estimators.tables.gpu_name
     gpus = [(node.name, gpu.name) for node, _ in spaces for gpu in node.capacity.gpus]

@@ -388,5 +388,5 @@ def waiting_run(
 
 
 def planned(plan: Callable[[Sequence[WaitingRun]], Plan], run: WaitingRun) -> Start | Stay | None:
-    """What *plan*, a `preview`, says of *run*; None behind those that it plans for."""
+    """What *plan*, as of `PoolNow.plan`, says of *run*; None behind those that it plans for."""
     return next((each for each in plan([run]).entries if each.run_id == REHEARSAL), None)

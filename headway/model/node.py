@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from headway.model.gpu_health import GpuDrain
 from headway.model.number_range import NumberRange
+from headway.model.profile import GpuRates
 
 
 class NodeState(enum.StrEnum):
@@ -178,7 +179,7 @@ class GpuProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuReading:
+class GpuReading(GpuRates):
     """One GPU at one moment."""
 
     uuid: str
@@ -189,24 +190,6 @@ class GpuReading:
     """In use by anybody, headway or not, and kept by the driver."""
     utilisation_frac: float | None = None
     """Share of the last sampling period in which a kernel ran; None if not offered."""
-    temperature_c: float | None = None
-    power_w: float | None = None
-    pcie_rx_bytes_per_s: float | None = None
-    pcie_tx_bytes_per_s: float | None = None
-    nvlink_rx_bytes_per_s: float | None = None
-    nvlink_tx_bytes_per_s: float | None = None
-    sm_frac: float | None = None
-    """Of its multiprocessors those that were busy, since the reading before, as the next two."""
-    tensor_frac: float | None = None
-    """Share of the time in which they worked on tensors."""
-    bandwidth_frac: float | None = None
-    """Of what its memory can move."""
-    clock_frac: float | None = None
-    """Clock of its multiprocessors, of the highest."""
-    power_limited_frac: float | None = None
-    """1.0 while its clocks are held down for power, else 0.0."""
-    heat_limited_frac: float | None = None
-    """The same for heat."""
     processes: tuple[GpuProcess, ...] = ()
     driver_bytes: int = 0
     """Of what is in use, what the driver keeps for itself; 0 where it does not say."""

@@ -57,17 +57,34 @@ class GpuKernel:
     total_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
     """What the parts of a run's GPUs did, whoever used them: means over GPUs and time."""
 
-    # Each as in `GpuReading`.
     sm_frac: float | None = None
+    """Of its multiprocessors those that were busy, since the reading before, as the next two."""
     tensor_frac: float | None = None
+    """Share of the time in which they worked on tensors."""
     bandwidth_frac: float | None = None
+    """Of what its memory can move."""
     clock_frac: float | None = None
+    """Clock of its multiprocessors, of the highest."""
     power_limited_frac: float | None = None
+    """Share of the time in which its clocks were held down for power; of a reading 0 or 1."""
     heat_limited_frac: float | None = None
+    """The same for heat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRates(Activity):
+    """What is measured of a GPU, at a moment or over a period."""
+
+    temperature_c: float | None = None
+    power_w: float | None = None
+    pcie_rx_bytes_per_s: float | None = None
+    pcie_tx_bytes_per_s: float | None = None
+    nvlink_rx_bytes_per_s: float | None = None
+    nvlink_tx_bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

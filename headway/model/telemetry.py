@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from headway.model.profile import GpuRates
+
 
 @dataclass(frozen=True, slots=True)
-class TelemetryPoint:
+class TelemetryPoint(GpuRates):
     """One host or GPU over `period_s`. None: not known, never 'zero'."""
 
     at: datetime
@@ -21,19 +23,5 @@ class TelemetryPoint:
     """Share of the CPUs or of the GPU's time in use."""
     disk_free_bytes: int | None = None
     """Of the host; the least of the period."""
-    temperature_c: float | None = None
-    power_w: float | None = None
-    pcie_rx_bytes_per_s: float | None = None
-    pcie_tx_bytes_per_s: float | None = None
-    nvlink_rx_bytes_per_s: float | None = None
-    nvlink_tx_bytes_per_s: float | None = None
-    sm_frac: float | None = None
-    tensor_frac: float | None = None
-    bandwidth_frac: float | None = None
-    clock_frac: float | None = None
-    power_limited_frac: float | None = None
-    """Share of the time in which its clocks were held down for power."""
-    heat_limited_frac: float | None = None
-    """The same for heat."""
     run_bytes: Mapping[str, int] = field(default_factory=dict)
     """GPU memory by the run whose processes hold it; the highest of the period."""

@@ -78,12 +78,12 @@ class Queue(Generic[AskT]):
         self.virtual.leave(ask)
         del self.running[ask.run_id]
 
-    def front(self, now_s: float, times: int = 1) -> list[AskT]:
+    def front(self, now_s: float) -> list[AskT]:
         """The first runs: by priority, then those whose promise is due, then the order.
 
-        As many as the `window` has, *times* so many.
+        As many as the `window` has.
         """
-        window = times * self.settings.window
+        window = self.settings.window
         self.virtual.advance(now_s)
         due = self._promises[: bisect_right(self._promises, now_s, key=itemgetter(0))]
         front: dict[str, AskT] = {}

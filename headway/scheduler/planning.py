@@ -1,6 +1,6 @@
 """The plan of a pool at one moment, from what waits there and what is known."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from threading import Lock
@@ -186,8 +186,3 @@ def read_pool(site: Site, pool: str = "") -> PoolNow:
         waiting = kept.copy()
         known = read_known(site.ledger, seen, settings, so_far)
     return PoolNow(waiting, seen, known, held_back(waiting, seen))
-
-
-def preview(site: Site, pool: str = "") -> Callable[[Sequence[WaitingRun]], Plan]:
-    """The plan of this moment for any runs in addition; *pool* as for `read_pool`."""
-    return read_pool(site, pool).plan

@@ -4,18 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from headway.model.node import NodeReading
-from headway.model.profile import Activity
+from headway.model.profile import GpuRates
 from headway.model.telemetry import TelemetryPoint
 
-_OF_A_GPU = (
-    "temperature_c",
-    "power_w",
-    "pcie_rx_bytes_per_s",
-    "pcie_tx_bytes_per_s",
-    "nvlink_rx_bytes_per_s",
-    "nvlink_tx_bytes_per_s",
-    *(each.name for each in fields(Activity)),
-)
+_OF_A_GPU = tuple(each.name for each in fields(GpuRates))
 """What a reading of a GPU and a point both call so."""
 _MEANS = ("busy_frac", *_OF_A_GPU)
 

@@ -39,7 +39,7 @@ from headway.policy.settings import LINE
 from headway.run.here import NodeAttempt
 from headway.scheduler.intake import Offer, Taken
 from headway.scheduler.limits import GATES, Gates, gates_document
-from headway.scheduler.planning import preview
+from headway.scheduler.planning import read_pool
 from headway.scheduler.queue import Pass, PoolQueue
 from headway.scheduler.why import why
 from headway.settings import Settings
@@ -216,17 +216,17 @@ def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
     here.ledger.runs.begin(
         fence_of(here.ledger, first.run_id), container="c", runtime="process", ttl_s=60.0
     )
-    (before,) = preview(here)(()).entries
+    (before,) = read_pool(here).plan(()).entries
     assert before.unknown == "nothing is known of how long first runs"  # whatever its time limit
     said = ProgressSnapshot(first.run_id, 1, NOT_KEPT_YET, 5.0, done_frac=0.1, remaining_s=60.0)
     here.ledger.progress_snapshots.keep(fence_of(here.ledger, said.run_id), said)
-    (after,) = preview(here)(()).entries
+    (after,) = read_pool(here).plan(()).entries
     assert after.expected_at == pytest.approx(
         here.ledger.now() + timedelta(seconds=60), abs=timedelta(seconds=20)
     )
     far = replace(said, remaining_s=1e300)
     here.ledger.progress_snapshots.keep(fence_of(here.ledger, said.run_id), far)
-    (endless,) = preview(here)(()).entries
+    (endless,) = read_pool(here).plan(()).entries
     assert endless.expected_at <= endless.latest_at
 
 
@@ -637,7 +637,7 @@ def test_a_run_of_prefects_own_api_is_the_operators_whoever_it_says_it_is(here) 
 def test_a_preview_writes_nothing(sites) -> None:
     site = sites["here"]
     leading(site).take_in([offer("a"), offer("b")])
-    entries = preview(site)(()).entries
+    entries = read_pool(site).plan(()).entries
     assert len(entries) == 2
     assert site.ledger.leases.live() == []
     assert {r.state for r in site.ledger.runs.waiting("gpu")} == {RunState.WAITING}
@@ -661,7 +661,7 @@ def test_what_is_promised_is_kept_and_the_same_for_all(sites) -> None:
 
 
 def record_sentence(site, record) -> str:
-    entries = preview(site)(()).entries
+    entries = read_pool(site).plan(()).entries
     (stay,) = [each for each in entries if each.run_id == record.run_id]
     return stay.sentence()
 

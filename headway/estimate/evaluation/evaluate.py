@@ -25,9 +25,7 @@ class Score:
 
     mean_relative_error: float
     median_relative_error: float
-    p95_relative_error: float
     within_10_frac: float
-    within_20_frac: float
     coverage_80_frac: float
     """Share of measured times inside the 80 % interval."""
     width_80: float
@@ -66,9 +64,7 @@ def score(held: HeldOut) -> Score:
     return Score(
         mean_relative_error=float(error.mean()),
         median_relative_error=float(np.median(error)),
-        p95_relative_error=float(np.quantile(error, 0.95)),
         within_10_frac=float((error <= 0.10).mean()),
-        within_20_frac=float((error <= 0.20).mean()),
         coverage_80_frac=float(inside.mean()),
         width_80=float(np.median(high_s / low_s)),
     )

@@ -81,7 +81,6 @@ def test_no_row_is_predicted_by_a_model_that_saw_it():
     rng_free = [Trace("n", "v100", 1, b, iteration_s=b / 100) for b in range(1, 41)]
     odd = Trace("n", "v100", 1, 41, iteration_s=50.0)
     got, _ = held_out([*rng_free, odd], folds=5)
-    assert got.p95_relative_error > 0.0
     assert got.coverage_80_frac < 1.0
 
 
