@@ -34,7 +34,7 @@ _LOOKS_A_QUESTION = 5
 """Prefect is asked whether the flow is cancelled at every so many looks at the run."""
 _ENDED = frozenset(TERMINAL_STATES)
 _GOING = frozenset({StateType.CANCELLING, StateType.CANCELLED})
-_handed_in: dict[UUID, dict[tuple[int, str], list[UUID]]] = {}
+_submitted: dict[UUID, dict[tuple[int, str], list[UUID]]] = {}
 """Of each flow run the task runs that asked for the same job in the same start of it, in order."""
 _MOST_FLOW_RUNS = 64
 """When it knows of more, a process asks whether the oldest one has ended, and forgets it then."""
@@ -109,7 +109,7 @@ def _key(mine: TaskRun, asked: object) -> str:
         return f"flow:{mine.id}:{what}:0"
     _forget_ended(flow_run_id)
     with _lock:
-        known = _handed_in.setdefault(flow_run_id, {})
+        known = _submitted.setdefault(flow_run_id, {})
         equals = known.setdefault((mine.flow_run_run_count, what), [])
         if mine.id not in equals:
             equals.append(mine.id)
@@ -123,13 +123,13 @@ def _forget_ended(but: UUID) -> None:
     """
     for _ in range(2):
         with _lock:
-            oldest = next(iter(_handed_in), but)
-            if oldest == but or len(_handed_in) < _MOST_FLOW_RUNS:
+            oldest = next(iter(_submitted), but)
+            if oldest == but or len(_submitted) < _MOST_FLOW_RUNS:
                 return
-            _handed_in[oldest] = _handed_in.pop(oldest)
+            _submitted[oldest] = _submitted.pop(oldest)
         if _flow_has(_ENDED, oldest):
             with _lock:
-                _handed_in.pop(oldest, None)
+                _submitted.pop(oldest, None)
 
 
 def _retry(run: Run, clock: Clock) -> None:

@@ -44,7 +44,7 @@ class Call(Future[Any]):
             run.cancel()
         return False
 
-    def handed_in(self, run: Run) -> None:
+    def submitted(self, run: Run) -> None:
         """Remember its run; ends it if the call was cancelled meanwhile."""
         with self._lock:
             self.run, late = run, self._given_up
@@ -121,7 +121,7 @@ class Executor(FuturesExecutor):
             key = uuid.uuid4().hex
             with job_of(fn, args, kwargs, self._fields) as job:
                 run = patiently(lambda: self._client.submit(job, key=key, **self._place))
-            call.handed_in(run)
+            call.submitted(run)
             with suppress(RunFailed):  # the function may have raised: its result says so
                 run.wait()
             returned = patiently(lambda: result_of(run))

@@ -127,9 +127,9 @@ class HeadwayExecutor(PicklingExecutor):
     def _internal_process_submissions(
         self, delayed_submissions: list[utils.DelayedSubmission]
     ) -> list[Job[Any]]:
-        return [self._handed_in(each) for each in delayed_submissions]
+        return [self._submitted(each) for each in delayed_submissions]
 
-    def _handed_in(self, delayed: utils.DelayedSubmission) -> Job[Any]:
+    def _submitted(self, delayed: utils.DelayedSubmission) -> Job[Any]:
         given = dict(self.parameters)
         place = {name: given.pop(name, None) for name in _OWN}
         # Without a time limit a run that is stopped for another one has not timed out.

@@ -74,7 +74,9 @@ def run(
     read = read_job(json.dumps(document), filename="command line", overrides=overrides)
     array = array_of(read, parameters, at_most)
     with open_client() as client:
-        made = submit.hand_in(client, submit.with_code(client, read.job.document()), array, **place)
+        made = submit.submit_job(
+            client, submit.with_code(client, read.job.document()), array, **place
+        )
         if environment["python"] == submit.NEWEST and not machine:
             say(f"in {made['image']}, the newest Python that its nodes have; --image names another")
         submit.tell(client, made, watch=not detach, machine=machine)

@@ -143,11 +143,11 @@ def submit(
                     _say_what_would_happen(view, 1 if array is None else array.size)
                 return
             job = with_code(client, job)
-            made = hand_in(client, job, array, key=key, **place)
+            made = submit_job(client, job, array, key=key, **place)
         tell(client, made, watch=watch, machine=machine)
 
 
-def hand_in(client: "Client", job: Json, array: Array | None, **how: str | None) -> Json:
+def submit_job(client: "Client", job: Json, array: Array | None, **how: str | None) -> Json:
     """Submit *job*, or each member of *array*; *how* is as for `Client.submit`."""
     if array is None:
         return client.submit(job, **how)

@@ -36,7 +36,7 @@ class Side(enum.StrEnum):
 class Do(enum.StrEnum):
     """One instruction; they are carried out in the order given."""
 
-    HAND_IN = "hand_in"
+    SUBMIT = "submit"
     TELL = "tell"
     """Say why it waits, in the engine's words."""
     BEGIN = "begin"
@@ -60,7 +60,7 @@ _TABLE: dict[Side, dict[Phase | None, tuple[Do, ...]]] = {
     Side.OVER: _STOPPED,
     Side.BARRED: _STOPPED,
     Side.WAITS: {
-        None: (Do.HAND_IN,),
+        None: (Do.SUBMIT,),
         **dict.fromkeys((Phase.WAITING, Phase.HELD, Phase.UNKNOWN), (Do.TELL,)),
         **dict.fromkeys(_GOES_ON, (Do.BEGIN, Do.FOLLOW)),
     },

@@ -58,7 +58,7 @@ class FolderEngine(ABC):
         self._no_trace_since: dict[tuple[str, int], float] = {}
 
     @abstractmethod
-    def _hand_in(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
+    def _submit(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
         """The engine's id of the job *script*, which follows the *ids* of others, by key."""
 
     @abstractmethod
@@ -98,7 +98,7 @@ class FolderEngine(ABC):
             ids = self._follows(request)
             given = self._given(request, tuple(ids.values()))
             script = place.prepare(request, self._names, self._spread, self._rank_variable, given)
-            engine_id = self._hand_in(request, script, ids)
+            engine_id = self._submit(request, script, ids)
             place.note(key, engine_id)
             return Submitted(key, engine_id, is_new=True)
 
@@ -122,7 +122,7 @@ class FolderEngine(ABC):
         request = replace(request, parts=parts)
         script = place.prepare(request, *given)
         try:
-            engine_id = self._hand_in(request, script, self._follows(request))
+            engine_id = self._submit(request, script, self._follows(request))
         except EngineRefused:
             place.forget(key)  # those that were to come with it are submitted otherwise
             raise

@@ -150,7 +150,7 @@ class PsijEngine(FolderEngine):
         self._attached.pop(name, None)
         super().forget(key)
 
-    def _hand_in(self, request: Request, script: Path, _ids: Mapping[str, str]) -> str:
+    def _submit(self, request: Request, script: Path, _ids: Mapping[str, str]) -> str:
         psij, pool = self._psij, self._pools.get(request.pool)
         longest_s = (pool and pool.max_time_s) or _UNLIMITED_S
         asked_s = (request.time_limit_s or _UNLIMITED_S) + request.grace_s + _SPARE_S

@@ -114,7 +114,7 @@ class RayEngine(FolderEngine):
         self._delete(key)
         super().forget(key)
 
-    def _hand_in(self, request: Request, script: Path, _ids: Mapping[str, str]) -> str:
+    def _submit(self, request: Request, script: Path, _ids: Mapping[str, str]) -> str:
         if request.account or request.qos:
             raise EngineRefused(self.name, request.key, "Ray has no accounts and no QOS")
         name = self._name(request.key)

@@ -95,7 +95,7 @@ class SlurmEngine(FolderEngine):
         asked_s = None if limit_s is None else minutes(limit_s, request.grace_s) * MINUTE_S
         return Given(request.pool, asked_s, nice.value if nice else 0, follows)
 
-    def _hand_in(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
+    def _submit(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
         given = options(request, f"headway:{self._site}:{request.key}", ids)
         name = "batch.%a.log" if request.part(Array) else "batch.log"
         own = self._place.wrote(request.key)

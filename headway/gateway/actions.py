@@ -75,9 +75,9 @@ def actions(site: Site, server: PrefectServer) -> APIRouter:
     router = APIRouter()
 
     @router.post("/runs")
-    def submit(caller: Submitter, wanted: SubmitRequest) -> dict[str, Any]:
+    def submission(caller: Submitter, wanted: SubmitRequest) -> dict[str, Any]:
         """Submit a job; its owner and team are those of the token."""
-        return hand_in(site, server, caller, wanted)
+        return submit(site, server, caller, wanted)
 
     @router.post("/rehearsals")
     def rehearsal(caller: Submitter, wanted: SubmitRequest) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def actions(site: Site, server: PrefectServer) -> APIRouter:
     return router
 
 
-def hand_in(
+def submit(
     site: Site, server: PrefectServer, caller: Caller, wanted: SubmitRequest
 ) -> dict[str, Any]:
     """Check the job, note the act, create the run, and put it into the ledger as *caller*'s.

@@ -82,9 +82,9 @@ def arrays_of(site: Site, server: PrefectServer) -> APIRouter:
         return curves_document(site, found, metric)
 
     @router.post("/arrays")
-    def submit(caller: Submitter, wanted: SubmitRequest) -> dict[str, Any]:
+    def submission(caller: Submitter, wanted: SubmitRequest) -> dict[str, Any]:
         """Submit a job with an array; its owner and team are those of the token."""
-        return hand_in_array(site, server, caller, wanted)
+        return submit_array(site, server, caller, wanted)
 
     @router.post("/arrays/{array}/cancel")
     def cancel(caller: Submitter, array: str) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def arrays_of(site: Site, server: PrefectServer) -> APIRouter:
     return router
 
 
-def hand_in_array(
+def submit_array(
     site: Site, server: PrefectServer, caller: Caller, wanted: SubmitRequest
 ) -> dict[str, Any]:
     """Check the job as its first member has it, note the act, and keep the array as *caller*'s.
@@ -140,8 +140,8 @@ def hand_in_array(
         key=key,
         submitted_at=site.ledger.now(),
     )
-    handed_in = {"array_id": made.array_id, "name": made.name, "size": made.size}
-    return handed_in | {"image": read.job.image}
+    submitted = {"array_id": made.array_id, "name": made.name, "size": made.size}
+    return submitted | {"image": read.job.image}
 
 
 def check_members(job: Mapping[str, Any], array: Array) -> None:

@@ -146,7 +146,7 @@ class Proxy:
             wanted = SubmitRequest(job=job, queue=queue)
         except ValidationError:
             raise InvalidInput("work_queue_name", queue, "give the name of a queue") from None
-        made = actions.hand_in(self._site, self._server, caller, wanted)
+        made = actions.submit(self._site, self._server, caller, wanted)
         return calls.without_settings(self._server.ask("GET", f"/flow_runs/{made['run_id']}")[1])
 
     def _set_state(self, run: str, body: Mapping[str, Any], caller: Caller) -> dict[str, Any]:

@@ -167,10 +167,10 @@ def list_runs(
         unseen = _of_no_worker(site, server, wanted)
     found = list(islice(_of_ledger(site, server, caller, wanted, limit), limit))
     listed = {seen.run_id: (seen, record) for seen, record in (*unseen, *found)}
-    return sorted(listed.values(), key=_handed_in_at, reverse=True)[:limit]
+    return sorted(listed.values(), key=_submitted_at, reverse=True)[:limit]
 
 
-def _handed_in_at(run: Found) -> datetime:
+def _submitted_at(run: Found) -> datetime:
     seen, record = run
     return record.submitted_at if record is not None else _made_at(seen)
 

@@ -11,7 +11,7 @@ class Limited:
     """An array that may run *most* members at once, and how many of it are where."""
 
     most: int
-    handed_in: int
+    submitted: int
     waits: int
     has_more: bool
     """Whether some have not become runs yet."""
@@ -21,10 +21,10 @@ class Limited:
 
     def keeps(self) -> str:
         """Why the next one is not to be submitted; empty where it is."""
-        if self.handed_in == 0 and self.takes:
+        if self.submitted == 0 and self.takes:
             if self.has_more and self.waits < TOGETHER:
                 return "its array is submitted as soon as all of its members are there"
             return "" if self.taken < TOGETHER else "it comes with the next part of its array"
-        if self.handed_in + self.taken < self.most:
+        if self.submitted + self.taken < self.most:
             return ""
         return f"its array runs at most {self.most} members at once"

@@ -82,7 +82,7 @@ class EngineJobs:
             self._asked_s = self._clock.monotonic_s()
             self._next_s = self._asked_s + pause_s(self._asked_s - began_s, self._failures)
 
-    def hand_in(self, request: Request) -> str:
+    def submit(self, request: Request) -> str:
         """Submit it; the engine's name for it. See `Engine.submit`."""
         engine_id = self.engine.submit(request).engine_id
         array = request.part(Array)

@@ -98,7 +98,7 @@ class EngineQueue(PoolQueue):
             self._look_after(record, Side.WAITS, jobs.get(_key(record)))
         for record in self._round.together():
             with _going_on(record):
-                self._round.hand_in_together(record)
+                self._round.submit_together(record)
         return self._round.end()
 
     def _follow_line(self, seen: PoolSnapshot, gates: Gates) -> None:
@@ -194,10 +194,10 @@ class EngineQueue(PoolQueue):
         most = dict(seen.limited.values())
         self._round.at_most = most
         known = self._site.ledger.arrays.of(sorted(most)) if most else {}
-        handed_in, left = (Counter(each.array_id for each in runs) for runs in (there, new))
+        submitted, left = (Counter(each.array_id for each in runs) for runs in (there, new))
         takes = Array in self._jobs.engine.takes
         return {
-            array_id: Limited(most[array_id], handed_in[array_id], left[array_id], more, takes)
+            array_id: Limited(most[array_id], submitted[array_id], left[array_id], more, takes)
             for array_id, array in known.items()
             for more in [array.created < array.size and array.cancelled_at is None]
         }

@@ -61,7 +61,7 @@ class EngineRound:
         self._shut: dict[Login | None, tuple[int, str]] = {}
         """By login: after how many of its answers the engine took none, and why."""
         self._do: Mapping[Do, Callable[[RunRecord, Job | None], None]] = {
-            Do.HAND_IN: self._hand_in,
+            Do.SUBMIT: self._submit_run,
             Do.TELL: self._tell_job,
             Do.BEGIN: self._begin,
             Do.FOLLOW: self._follow,
@@ -85,7 +85,7 @@ class EngineRound:
         self._reasons: list[Reason] = []
         self._news: dict[str, str] = {}
         self._begun: list[str] = []
-        self._handed_in = 0
+        self._submitted = 0
 
     def end(self) -> Pass:
         """What the round has decided, once the ledger has the reasons."""
@@ -121,7 +121,7 @@ class EngineRound:
         if self._said.get(record.run_id) != record.reason:
             self._said.pop(record.run_id, None)
 
-    def _hand_in(self, record: RunRecord, _: Job | None) -> None:
+    def _submit_run(self, record: RunRecord, _: Job | None) -> None:
         terms = self._terms(record)
         if isinstance(terms.login, Refuse):  # an operator's to mend, and nobody else waits for it
             self.tell(record, f"it is not submitted yet: {terms.login.allowed}", None)
@@ -132,11 +132,11 @@ class EngineRound:
         together = record.array_id is not None and Array in self._jobs.engine.takes
         in_vain = self._in_vain.get(key_of(record.run_id, record.attempt))
         # It would be refused again, until there is another answer.
-        if in_vain == self._jobs.questions or self._handed_in >= (
+        if in_vain == self._jobs.questions or self._submitted >= (
             TOGETHER if together else _AT_ONCE
         ):
             return
-        self._handed_in += 1
+        self._submitted += 1
         request = None
         try:
             request = self._asked(record, terms)
@@ -160,7 +160,7 @@ class EngineRound:
         """The first of those that are to be submitted together, of each such group."""
         return [members[0][0] for _, _, members in self._together]
 
-    def hand_in_together(self, first: RunRecord) -> None:
+    def submit_together(self, first: RunRecord) -> None:
         """Submit those members of an array that ask for the same, as an array of the engine's."""
         array_id, alike, members = next(
             group for group in self._together if group[2][0][0] is first
@@ -195,7 +195,7 @@ class EngineRound:
         name = requests[0].name.rpartition("-")[0]
         parts = (*alike.parts, Array(len(requests), at_most, requests))
         try:
-            engine_id = self._jobs.hand_in(replace(alike, key=key, name=name, parts=parts))
+            engine_id = self._jobs.submit(replace(alike, key=key, name=name, parts=parts))
         except EngineAway as error:
             self._close(records, alike.login, str(error))
         except EngineRefused as error:
@@ -212,7 +212,7 @@ class EngineRound:
     def _submit(self, record: RunRecord, request: Request) -> None:
         """Submit the job of one run."""
         try:
-            engine_id = self._jobs.hand_in(request)
+            engine_id = self._jobs.submit(request)
         except EngineAway as error:
             self._close([record], request.login, str(error))
         except EngineRefused as error:

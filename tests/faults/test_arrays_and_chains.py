@@ -34,7 +34,7 @@ def ledger(process_site: LiveSite) -> Iterator[Ledger]:
         yield opened
 
 
-def handed_in(site: LiveSite, folder: Path, *words: str, **job: Any) -> str:
+def submitted(site: LiveSite, folder: Path, *words: str, **job: Any) -> str:
     path = folder / f"{job['name']}.json"
     path.write_text(json.dumps(sleeper(1) | job))
     array_id: str = site.json("submit", str(path), *words)["array_id"]
@@ -56,7 +56,7 @@ def test_members_find_their_parameters_and_tell_their_results(
 ) -> None:
     site = process_site
     command = ["python", "-c", PROGRAM, "{lr}", '{"kept": 1}']
-    array_id = handed_in(
+    array_id = submitted(
         site, tmp_path, "--array", "lr=0.5,0.25", "seed=1..2", "--at-most", "1",
         name="sweep", command=command, env={"SEED": "{seed}"},
     )  # fmt: skip
@@ -89,7 +89,7 @@ def test_no_member_is_lost_or_doubled_while_workers_are_killed(
 ) -> None:
     site, size = process_site, 8
     words = ("--array", f"seed=1..{size}")
-    array_id = handed_in(site, tmp_path, *words, name="killed", command=["true"])
+    array_id = submitted(site, tmp_path, *words, name="killed", command=["true"])
     for created in (1, 3, 5):
         wait_for(
             lambda created=created: ledger.arrays.get(array_id).created >= created,  # type: ignore[misc]
@@ -109,7 +109,7 @@ def test_an_array_is_cancelled_and_goes_on(process_site: LiveSite, tmp_path: Pat
     site, marker = process_site, tmp_path / "go on"
     tmp_path.chmod(0o755)
     program = f"import os, time\nif not os.path.exists({str(marker)!r}): time.sleep(3600)"
-    array_id = handed_in(
+    array_id = submitted(
         site, tmp_path, "--array", "seed=1..3", "--at-most", "1",
         name="stopped", command=["python", "-c", program],
     )  # fmt: skip

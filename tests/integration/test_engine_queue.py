@@ -247,13 +247,13 @@ def test_no_run_is_handed_in_twice_and_none_is_lost(follower: Follower, tmp_path
     for at in range(10):
         follower.enqueue(f"r{at}", *sh(f"echo x >> {tmp_path}/count-{at}"))
     for _ in range(20):  # killed after its engine has taken one, before anybody noted that
-        hand_in = follower.jobs.engine._hand_in
+        submit = follower.jobs.engine._submit
 
-        def die(*words: Any, hand_in: Any = hand_in) -> str:
-            hand_in(*words)
+        def die(*words: Any, submit: Any = submit) -> str:
+            submit(*words)
             raise KeyboardInterrupt
 
-        follower.jobs.engine._hand_in = die  # type: ignore[method-assign]
+        follower.jobs.engine._submit = die  # type: ignore[method-assign]
         with suppress(KeyboardInterrupt):
             follower.queue.run_pass()
         follower.begin_anew()
@@ -281,14 +281,14 @@ def test_once_the_engine_takes_none_no_other_is_tried_until_it_answers_again(
 ) -> None:
     tries: list[str] = []
     engine = follower.jobs.engine
-    hand_in = engine._hand_in
+    submit = engine._submit
     full = EngineRefused("the fake", "k", "QOSMaxSubmitJobPerUserLimit")
 
     def busy(request: Request, *_: Any) -> str:
         tries.append(request.key)
         raise EngineAway("the fake", "submit", "busy") if away else full
 
-    engine._hand_in = busy  # type: ignore[method-assign]
+    engine._submit = busy  # type: ignore[method-assign]
     for at in range(3):
         follower.enqueue(f"r{at}", *sh(":"))
     follower.queue.run_pass()
@@ -298,7 +298,7 @@ def test_once_the_engine_takes_none_no_other_is_tried_until_it_answers_again(
     told = {follower.run(f"r{at}").reason for at in range(3)}
     assert len(told) == 1
     assert ("busy" if away else "QOSMaxSubmit") in told.pop()
-    engine._hand_in = hand_in  # type: ignore[method-assign]
+    engine._submit = submit  # type: ignore[method-assign]
     monkeypatch.setattr(follower.jobs, "_next_s", 0.0)
     for at in range(3):
         follower.ended(f"r{at}")
@@ -312,16 +312,16 @@ def test_what_keeps_one_login_back_keeps_no_other(
     monkeypatch.setattr("headway.scheduler.engine_round.login_of", lambda *words: who[words[-1]])
     tries: list[str] = []
     engine = follower.jobs.engine
-    hand_in = engine._hand_in
+    submit = engine._submit
     full = EngineRefused("the fake", "k", "QOSMaxSubmitJobPerUserLimit")
 
     def busy(request: Request, *words: Any) -> str:
         tries.append(request.key)
         if request.login == who["ada"]:
             raise EngineAway("the fake", "submit", "busy") if away else full
-        return str(hand_in(request, *words))
+        return str(submit(request, *words))
 
-    engine._hand_in = busy  # type: ignore[method-assign]
+    engine._submit = busy  # type: ignore[method-assign]
     for run_id, owner in (("r0", "ada"), ("r1", "ada"), ("r2", "bob")):
         follower.enqueue(run_id, *sh("sleep 60"), owner=owner)
     follower.queue.run_pass()
@@ -545,13 +545,13 @@ def test_a_follower_that_dies_with_an_array_in_its_hands_hands_it_in_once(
     follower: Follower,
 ) -> None:
     array(follower, size=4, at_most=4, created=4)
-    hand_in = follower.jobs.engine._hand_in
+    submit = follower.jobs.engine._submit
 
     def die(*words: Any) -> str:
-        hand_in(*words)
+        submit(*words)
         raise KeyboardInterrupt
 
-    follower.jobs.engine._hand_in = die  # type: ignore[method-assign]
+    follower.jobs.engine._submit = die  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         follower.queue.run_pass()
     follower.begin_anew()
@@ -568,14 +568,14 @@ def test_what_an_engine_does_not_take_as_one_array_comes_in_parts_within_its_lim
     follower: Follower, said: str, takes: int, at_most: int | None
 ) -> None:
     array(follower, size=4, at_most=at_most, created=4)
-    hand_in, most = follower.jobs.engine._hand_in, 0
+    submit, most = follower.jobs.engine._submit, 0
 
     def at_most_so_many(request: Request, *words: Any) -> str:
         if any(isinstance(part, port.Array) and part.members > takes for part in request.parts):
             raise EngineRefused("the fake", request.key, said)
-        return hand_in(request, *words)
+        return submit(request, *words)
 
-    follower.jobs.engine._hand_in = at_most_so_many  # type: ignore[method-assign]
+    follower.jobs.engine._submit = at_most_so_many  # type: ignore[method-assign]
 
     def all_ended() -> bool:
         nonlocal most

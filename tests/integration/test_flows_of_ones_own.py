@@ -66,7 +66,7 @@ def task_runs(site: LiveSite, flow_run: str) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in site.call("POST", "task_runs/filter", asked)}
 
 
-def handed_in(site: LiveSite, name: str) -> list[dict[str, Any]]:
+def submitted(site: LiveSite, name: str) -> list[dict[str, Any]]:
     return [each for each in site.json("runs") if each["name"] == name]
 
 
@@ -102,7 +102,7 @@ def test_a_retry_hands_nothing_in_twice(served: LiveSite) -> None:
     job = sleeper(name="twice", command=["python", "-c", failing])
     flow_run = served.start("waits/own", job=job)
     assert served.ended(flow_run)["type"] == "COMPLETED", served.logged(flow_run)
-    (run,) = handed_in(served, "twice")
+    (run,) = submitted(served, "twice")
     assert served.show(run["run_id"])["attempt"] == 2
     there, back = served.artifacts(flow_run), served.artifacts(run["run_id"])
     gateway = served.at_the_gateway()["HEADWAY_URL"]
@@ -113,8 +113,8 @@ def test_a_retry_hands_nothing_in_twice(served: LiveSite) -> None:
 
 def test_a_flow_that_is_cancelled_cancels_what_it_waits_for(served: LiveSite) -> None:
     flow_run = served.start("waits-for-two/own", job=sleeper(2000, name="equal"))
-    wait_for(lambda: len(handed_in(served, "equal")) == 2, lambda: str(served.logged(flow_run)))
-    runs = [each["run_id"] for each in handed_in(served, "equal")]
+    wait_for(lambda: len(submitted(served, "equal")) == 2, lambda: str(served.logged(flow_run)))
+    runs = [each["run_id"] for each in submitted(served, "equal")]
     for each in runs:
         served.until_training(each)
     served.call("POST", f"flow_runs/{flow_run}/set_state", {"state": {"type": "CANCELLING"}})

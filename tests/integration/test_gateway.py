@@ -249,7 +249,7 @@ def test_a_job_of_another_owner_or_team_is_refused_in_words(
     assert ada.post("/runs", json={"job": JOB | {"owner": "ada", "team": "vision"}}).is_success
 
 
-def test_rules_of_a_team_hold_where_its_members_hand_in(site: Site, ada: httpx.Client) -> None:
+def test_rules_of_a_team_hold_where_its_members_submit(site: Site, ada: httpx.Client) -> None:
     """Images, Secret blocks and ports: of one's own team, and none of another's."""
     vision = {"images": ["python:3.11"], "secret_prefixes": ["job-vision-"], "ports": "30000-30999"}
     speech = {"secret_prefixes": ["job-speech-"], "ports": "31000-31999"}

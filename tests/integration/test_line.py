@@ -91,11 +91,11 @@ def offer(name: str, *, age_s: float = 0.0, share: float = 0.6, **changes: Any) 
     submitted_at = offer.site.ledger.now() - timedelta(seconds=age_s)  # type: ignore[attr-defined]
     run_id = f"00000000-0000-4000-8000-{abs(hash(name)) % 10**12:012d}"
     if "team" in document or "owner" in document:
-        handed_in(run_id, document.get("owner", ""), document.get("team", "default"))
+        submitted(run_id, document.get("owner", ""), document.get("team", "default"))
     return Offer(run_id, name, document, submitted_at, key=run_id, **changes)
 
 
-def handed_in(key: str, owner: str, team: str) -> None:
+def submitted(key: str, owner: str, team: str) -> None:
     """A job that came in at the gateway, whose run has *key*."""
     ledger = offer.site.ledger  # type: ignore[attr-defined]
     ledger.submissions.add(key, owner=owner, team=team, act=Act(owner, "run.submit", "job"))

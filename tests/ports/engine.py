@@ -201,7 +201,7 @@ class FakeEngine(FolderEngine):
         nodes = tuple(EngineNode(name, 2, 8 * GIB) for name in ("f1", "f2"))
         return Cluster("1", (EnginePool(POOL, nodes, is_default=True),), 1000, 300.0)
 
-    def _hand_in(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
+    def _submit(self, request: Request, script: Path, ids: Mapping[str, str]) -> str:
         self._answers("submit")
         follows = {
             ids[part.key]: part.when

@@ -29,15 +29,15 @@ def test_flow_runs_that_have_ended_are_forgotten_and_others_never(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ended, flows = set(), [uuid4() for _ in range(200)]
-    monkeypatch.setattr(tasks, "_handed_in", {})
+    monkeypatch.setattr(tasks, "_submitted", {})
     monkeypatch.setattr(tasks, "_flow_has", lambda _, flow_run_id: flow_run_id in ended)
     lasting = started(flows[0])
     first = _key(lasting, {"a": 1})
     for each in flows[1:]:
         _key(started(each), {"a": 1})
         ended.add(each)
-    assert len(tasks._handed_in) <= tasks._MOST_FLOW_RUNS + 2
-    assert flows[0] in tasks._handed_in
+    assert len(tasks._submitted) <= tasks._MOST_FLOW_RUNS + 2
+    assert flows[0] in tasks._submitted
     assert _key(lasting, {"a": 1}) == first
     assert _key(started(flows[0]), {"a": 1}) != first
 

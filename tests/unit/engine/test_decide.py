@@ -21,7 +21,7 @@ def ended(kind: ExitKind = ExitKind.OK, message: str = "", **changes: object) ->
 @pytest.mark.parametrize(
     ("side", "its", "done"),
     [
-        (Side.WAITS, None, (Do.HAND_IN,)),
+        (Side.WAITS, None, (Do.SUBMIT,)),
         (Side.WAITS, job(Phase.WAITING), (Do.TELL,)),
         (Side.WAITS, job(Phase.HELD), (Do.TELL,)),
         (Side.WAITS, job(Phase.UNKNOWN), (Do.TELL,)),
@@ -61,7 +61,7 @@ def test_nothing_is_undecided_and_no_job_is_let_go_of_that_lives() -> None:
     for side, phase in product(Side, Phase):
         done = decide(side, job(phase))
         assert (Do.FORGET in done) == (phase is Phase.ENDED)
-        assert Do.HAND_IN not in done or phase is Phase.ENDED
+        assert Do.SUBMIT not in done or phase is Phase.ENDED
 
 
 def test_an_end_that_nobody_knows_is_none_of_the_program() -> None:

@@ -66,10 +66,10 @@ def test_one_of_that_name_that_has_ended_is_not_taken_for_it(
     ended = {"submission_id": "headway-s-r-1", "status": "FAILED"}
     answers(POST=there, GET=(200, ended), DELETE=(200, {}))
     with pytest.raises(EngineAway, match="had ended"):
-        engine._hand_in(REQUEST, Path("job.sh"), {})
+        engine._submit(REQUEST, Path("job.sh"), {})
     assert asked[-1] == ("DELETE", "http://head:8265/api/jobs/headway-s-r-1")
     answers(POST=there, GET=(200, ended | {"status": "PENDING"}))
-    assert engine._hand_in(REQUEST, Path("job.sh"), {}) == "headway-s-r-1"
+    assert engine._submit(REQUEST, Path("job.sh"), {}) == "headway-s-r-1"
 
 
 def test_only_jobs_that_have_the_name_of_their_key_are_believed(

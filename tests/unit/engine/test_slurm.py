@@ -118,6 +118,6 @@ def test_what_sbatch_says_is_no_job_unless_it_is_a_number(
     engine = SlurmEngine(Place(tmp_path), "s", SystemClock())
     monkeypatch.setattr(engine, "_ask", lambda *_, **__: said)
     with pytest.raises(EngineAway, match="no number"):
-        engine._hand_in(REQUEST, tmp_path / "job.sh", {})
+        engine._submit(REQUEST, tmp_path / "job.sh", {})
     monkeypatch.setattr(engine, "_ask", lambda *_, **__: "7;cluster\n")
-    assert engine._hand_in(REQUEST, tmp_path / "job.sh", {}) == "7"
+    assert engine._submit(REQUEST, tmp_path / "job.sh", {}) == "7"
