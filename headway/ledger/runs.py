@@ -74,19 +74,6 @@ class Runs(RunReads):
             insert_new(session, row)
             return run_record(run_row(session, run_id))
 
-    def set_reason(
-        self, run_id: str, resource: Resource, reason: str, *, expected_start_at: datetime | None
-    ) -> bool:
-        """Keep what a waiting run waits for; True only when that is news."""
-        with self._database.transaction() as session:
-            row = run_row(session, run_id, lock=True)
-            if row.state is not RunState.WAITING:
-                return False
-            news = (row.resource, row.reason) != (resource, reason)
-            row.resource, row.reason = resource, reason
-            row.expected_start_at = expected_start_at
-            return news
-
     def set_reasons(self, reasons: Sequence[Reason], term: Term) -> None:
         """Keep what many waiting runs wait for, in one transaction; of others nothing changes.
 

@@ -9,6 +9,7 @@ from headway.errors import LeaseLost
 from headway.forecast import Forecaster
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import NodeRecord, RunRecord
+from headway.ledger.runs import Reason
 from headway.model.lease import Demand, Lease, Resource
 from headway.model.run import Prediction
 from headway.model.term import Term
@@ -79,9 +80,8 @@ def grant_starts(site: Site, term: Term, made: Plan, seen: PoolSnapshot, gates: 
             counts.add(run.queue)
             room[node] -= 1
         elif answer.resource is Resource.PORTS:  # of its team, or of other programs: no plan knows
-            site.ledger.runs.set_reason(
-                run.run_id, answer.resource, answer.reason, expected_start_at=None
-            )
+            why = Reason(run.run_id, answer.resource, answer.reason, None)
+            site.ledger.runs.set_reasons([why], term)
     return Granted(tuple(started), frozenset(held_up))
 
 

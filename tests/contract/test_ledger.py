@@ -53,7 +53,7 @@ from headway.model.trace import Trace
 from headway.model.turn import Turn, VirtualClock
 from headway.units import GIB
 from tests.support.fence import fence_of, release
-from tests.support.leading import admit_in_term, grant_in_term, term_in
+from tests.support.leading import admit_in_term, grant_in_term, term_in, wait_in_term
 from tests.support.on_ledger import NOON, enqueue
 
 SECOND_LEASE = (
@@ -447,7 +447,7 @@ def test_runs_are_found_by_id_prefix_and_name(ledger: Ledger) -> None:
 
 def test_each_attempt_is_kept_with_what_it_waited_for_and_how_it_ended(ledger: Ledger) -> None:
     enqueue(ledger, "a")
-    ledger.runs.set_reason("a", Resource.CPUS, "needs 4 CPUs", expected_start_at=None)
+    wait_in_term(ledger, "a", Resource.CPUS, "needs 4 CPUs")
     first = granted(ledger, "a")
     ledger.runs.begin(first.fence, container="c", runtime="process", ttl_s=60.0)
     killed = Exit(ExitKind.OUT_OF_MEMORY, 137, "killed")
@@ -473,7 +473,7 @@ def test_each_attempt_is_kept_with_what_it_waited_for_and_how_it_ended(ledger: L
 
 def test_a_run_that_ends_in_the_line_keeps_what_it_waited_for(ledger: Ledger) -> None:
     enqueue(ledger, "a")
-    ledger.runs.set_reason("a", Resource.GPUS, "needs a GPU", expected_start_at=None)
+    wait_in_term(ledger, "a", Resource.GPUS, "needs a GPU")
     ledger.runs.finish(
         fence_of(ledger, "a"), Exit(ExitKind.CANCELLED, None, "cancelled"), Measurement()
     )
@@ -562,17 +562,13 @@ def test_the_newest_standing_of_a_run_is_kept(ledger: Ledger) -> None:
     assert ledger.progress_snapshots.of([]) == {}
 
 
-def test_a_reason_is_news_once(ledger: Ledger) -> None:
+def test_only_a_run_that_waits_is_told_why(ledger: Ledger) -> None:
     enqueue(ledger, "a")
-
-    def tell(reason: str) -> bool:
-        return ledger.runs.set_reason("a", Resource.CPUS, reason, expected_start_at=NOON)
-
-    assert tell("needs 4 CPUs")
-    assert not tell("needs 4 CPUs")
-    assert tell("needs 4 CPUs; 3 are free")
+    wait_in_term(ledger, "a", Resource.CPUS, "needs 4 CPUs")
+    found = ledger.runs.get("a")
+    assert (found.resource, found.reason) == (Resource.CPUS, "needs 4 CPUs")
     admit(ledger, "a")
-    assert not tell("too late")
+    wait_in_term(ledger, "a", Resource.CPUS, "too late")
     assert ledger.runs.get("a").reason == ""
 
 
@@ -998,7 +994,7 @@ def test_a_snapshot_after_another_tells_what_has_changed_since(ledger: Ledger) -
         enqueue(ledger, run_id)
     first = ledger.pools.snapshot("gpu", {})
     assert first.waiting.keys() == set("abc")
-    ledger.runs.set_reason("a", Resource.CPUS, "no place", expected_start_at=None)
+    wait_in_term(ledger, "a", Resource.CPUS, "no place")
     nothing = ledger.pools.snapshot("gpu", first.waiting, first.until)
     assert (nothing.waiting, nothing.gone, nothing.changed) == ({}, frozenset(), ())
     ledger.turns.keep(term_in(ledger), VirtualClock(NOON), {"a": Turn(1.0)})

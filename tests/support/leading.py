@@ -3,7 +3,8 @@
 from typing import Any
 
 from headway.ledger import Ledger
-from headway.model.lease import Demand, Lease, Wait
+from headway.ledger.runs import Reason
+from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.node import NodeReading
 from headway.model.term import Term
 from headway.run.attempt import Attempt
@@ -26,6 +27,11 @@ def term_of(site: Site) -> Term:
 def term_in(ledger: Ledger, node: str = "node-a", holder: str = "worker") -> Term:
     """That of a process of a node which nothing else is known of."""
     return ledger.leaders.contend("gpu", node, holder, ttl_s=600.0).term
+
+
+def wait_in_term(ledger: Ledger, run_id: str, resource: Resource, reason: str) -> None:
+    """Keep what a run waits for, as its scheduler does."""
+    ledger.runs.set_reasons([Reason(run_id, resource, reason, None)], term_in(ledger))
 
 
 def admit_in_term(

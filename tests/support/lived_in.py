@@ -14,7 +14,7 @@ from headway.model.telemetry import TelemetryPoint
 from headway.model.trace import Trace
 from headway.units import GIB
 from tests.support.fence import fence_of, release
-from tests.support.leading import grant_in_term
+from tests.support.leading import grant_in_term, wait_in_term
 
 NODE = "node-a"
 RUNNING, ENDED = "11111111-run", "22222222-run"
@@ -27,7 +27,7 @@ def populate(ledger: Ledger) -> None:
     _nodes(ledger)
     for waiting, resource in (("w1", Resource.GPU_MEMORY), ("w2", Resource.CPUS)):
         _enqueue(ledger, waiting)
-        ledger.runs.set_reason(waiting, resource, "too little", expected_start_at=None)
+        wait_in_term(ledger, waiting, resource, "too little")
     _start(ledger, RUNNING)
     for ended, runtime_s in ((ENDED, 100.0), ("e2", 80.0)):
         _start(ledger, ended)
