@@ -199,7 +199,7 @@ class HolderShown(TypedDict):
 
 
 class AheadShown(TypedDict):
-    """A run that is ahead; whose, is null of other teams'."""
+    """A run that is ahead; `run_id`, `name` and `team` of other teams' are null."""
 
     position: int
     run_id: str | None
