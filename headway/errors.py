@@ -142,29 +142,6 @@ class GatewayUnreachable(SiteUnreachable):
     )
 
 
-class CertificateRefused(GatewayUnreachable):
-    """The gateway at *url* shows another certificate than the one that is trusted."""
-
-    line = (
-        "the certificate at {url} is not the one that is trusted here ({cause}), so nothing was "
-        "sent: it has expired (`headway doctor` there says so), its operator has renewed it, or "
-        "somebody stands between you and the site. Ask the operator for the fingerprint (`headway "
-        "certificate`), then `headway login` again"
-    )
-
-
-class CertificateOfOtherNames(CertificateRefused):
-    """The gateway at *url* shows the certificate that is trusted, which is for other *names*."""
-
-    host: str
-    names: str
-    line = (
-        "the certificate at {url} is for {names}, not for {host}, so nothing was sent: use one of "
-        "these names, or have the site's operator add it to HEADWAY_GATEWAY_NAMES "
-        "(machine.gateway_names) and type `headway certificate --renew`"
-    )
-
-
 class NoCredentials(HeadwayError):
     """No token is known here for the gateway at *url*."""
 

@@ -9,12 +9,7 @@ import socket
 import ssl
 from urllib.parse import urlsplit
 
-from headway.errors import (
-    CertificateOfOtherNames,
-    CertificateRefused,
-    GatewayUnreachable,
-    InvalidInput,
-)
+from headway.errors import GatewayUnreachable, InvalidInput
 
 LOOPBACK = ("127.0.0.1", "localhost")
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - it is compared, and bound to only where an operator says so
@@ -23,6 +18,29 @@ _DIGEST_CHARACTERS = 64
 _FOR_ANOTHER = (62, 64)
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL's x509_vfy.h: it looks
 at the name once it trusts the certificate."""
+
+
+class CertificateRefused(GatewayUnreachable):
+    """The gateway at *url* shows another certificate than the one that is trusted."""
+
+    line = (
+        "the certificate at {url} is not the one that is trusted here ({cause}), so nothing was "
+        "sent: it has expired (`headway doctor` there says so), its operator has renewed it, or "
+        "somebody stands between you and the site. Ask the operator for the fingerprint (`headway "
+        "certificate`), then `headway login` again"
+    )
+
+
+class CertificateOfOtherNames(CertificateRefused):
+    """The gateway at *url* shows the certificate that is trusted, which is for other *names*."""
+
+    host: str
+    names: str
+    line = (
+        "the certificate at {url} is for {names}, not for {host}, so nothing was sent: use one of "
+        "these names, or have the site's operator add it to HEADWAY_GATEWAY_NAMES "
+        "(machine.gateway_names) and type `headway certificate --renew`"
+    )
 
 
 def fingerprint(pem: str) -> str:

@@ -27,7 +27,6 @@ from headway.credentials import (
     local_address,
     read_credentials,
 )
-from headway.errors import CertificateOfOtherNames, CertificateRefused
 from headway.gateway.certificate import (
     Certificate,
     addresses_not_named,
@@ -39,6 +38,7 @@ from headway.gateway.door import Door
 from headway.ledger import Ledger
 from headway.model.access import token_digest
 from headway.node.protocols import BoundedHttp
+from headway.pinning import CertificateOfOtherNames, CertificateRefused
 from headway.settings import Settings, read_settings
 from headway.site import Site
 from tests.support.api import MEMBER, bearer, serving
