@@ -32,6 +32,8 @@ class Predicted(Quantities):
     runtime_high_s: float | None
     basis: str
     """What it rests on; begins with `prior` where that is a guess."""
+    runtime_known: bool
+    """False: time and cost are guesses."""
 
 
 class Code(TypedDict):

@@ -236,7 +236,7 @@ def warning_view(warning: RunWarning) -> dict[str, Any]:
 
 def predicted_view(said: Prediction) -> dict[str, Any]:
     """What was predicted of a run, with the interval of its runtime and what it rests on."""
-    return shaped(Predicted, said)
+    return shaped(Predicted, said, runtime_known=said.told is not None)
 
 
 def comparison(said: Prediction, found: Measurement) -> list[dict[str, str]]:
@@ -261,7 +261,8 @@ def comparison(said: Prediction, found: Measurement) -> list[dict[str, str]]:
     ]
     if said.runtime_low_s is not None and said.runtime_high_s is not None:
         low, high = format_duration(said.runtime_low_s), format_duration(said.runtime_high_s)
-        rows[0]["predicted"] += f" ({low} to {high})"
+        guess = "" if said.told else "guess: "
+        rows[0]["predicted"] = f"{guess}{rows[0]['predicted']} ({low} to {high})"
     return rows
 
 

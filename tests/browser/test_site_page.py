@@ -133,8 +133,7 @@ def test_everybody_can_read_every_view(opened: Open, width: int, scheme: str) ->
         found = Axe().run(tab)
         assert found.response["violations"] == [], (view, found.generate_report())
         assert tab.evaluate("document.documentElement.scrollWidth") <= width, view
-        if width == 390:
-            assert tab.evaluate(_CUT_OFF) == [], view
+        assert tab.evaluate(_CUT_OFF) == [], view
     assert broken == []
 
 

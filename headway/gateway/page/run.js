@@ -94,8 +94,9 @@ function compared(run) {
   const row = (name, key, told) => [name, told(run.predicted[key]), told(run.measured[key])];
   const rows = [row("run time of the program", "runtime_s", duration), row("host memory, peak", "host_peak_bytes", size),
     row("GPU memory, peak", "gpu_peak_bytes", size), row(COST, "cost", cost)];
-  const low = run.predicted.runtime_low_s;
+  const { runtime_low_s: low, runtime_known: isKnown, runtime_s: time, cost: price } = run.predicted;
   if (low !== null) rows[0][1] += ` (${duration(low)} to ${duration(run.predicted.runtime_high_s)})`;
+  for (const [at, value] of isKnown ? [] : [[0, time], [3, price]]) if (value) rows[at][1] = `guess: ${rows[at][1]}`;
   return h("section", {}, h("h2", {}, "Predicted and measured"),
     table("Predicted and measured", [["quantity"], ["predicted", "n"], ["measured", "n"]], rows, ""),
     h("p", { class: "soft" }, run.predicted.basis ?? ""));

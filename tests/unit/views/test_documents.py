@@ -147,6 +147,7 @@ def test_details_have_the_documented_keys() -> None:
     assert details["predicted"] == {
         "runtime_s": 60.0, "host_peak_bytes": None, "gpu_peak_bytes": None, "cost": None,
         "runtime_low_s": None, "runtime_high_s": None, "basis": "prior",
+        "runtime_known": False,
     }  # fmt: skip
     assert set(details["progress"]) >= {"iteration", "total", "remaining_s"}
 
@@ -172,12 +173,14 @@ def test_predicted_stands_beside_measured() -> None:
     rows = comparison(said, Measurement(runtime_s=60.0))
     assert rows[0] == {
         "quantity": "run time of the program",
-        "predicted": "50 s (40 s to 1 min 30 s)",
+        "predicted": "guess: 50 s (40 s to 1 min 30 s)",
         "measured": "1 min",
         "measured ÷ predicted": "1.20",
     }
     assert [row["quantity"] for row in rows] == ["run time of the program", COST]
     assert rows[1]["measured"] == "–"
+    (known, *_) = comparison(replace(said, basis="7 runs"), Measurement(runtime_s=60.0))
+    assert known["predicted"] == "50 s (40 s to 1 min 30 s)"
 
 
 def test_a_rehearsal_says_what_is_only_guessed() -> None:
