@@ -48,7 +48,7 @@ from headway.runtime.errors import EngineUnreachable
 from headway.site import Site, current_site
 from headway.units import format_size
 from headway.views.run_history import history_of
-from headway.views.run_report import markdown, page_link
+from headway.views.run_markdown import markdown, page_link
 
 DIGITS = TrainingJob(
     name="digits",

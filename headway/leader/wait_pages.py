@@ -19,7 +19,7 @@ from prefect.client.schemas.filters import ArtifactFilter
 from prefect.client.schemas.objects import FlowRun
 
 from headway.clock import Clock
-from headway.views.run_report import page_link, waiting_text
+from headway.views.run_markdown import page_link, waiting_text
 from headway.worker.pool import PrefectPool
 from headway.worker.states import awaiting
 

@@ -20,7 +20,7 @@ from headway.site import Site
 from headway.views.answers import AheadShown, HolderShown, Waiting
 from headway.views.fields import fields, iso_time, shaped
 from headway.views.run_document import predicted_view, size_words
-from headway.views.run_report import escaped
+from headway.views.run_markdown import escaped
 from headway.views.tables import start_text
 
 
@@ -221,8 +221,9 @@ def why_view(site: Site, record: RunRecord, *, sees: Callable[[str], bool]) -> d
     found = why(site, record) if record.state is RunState.WAITING else None
     if found is None:
         now = site.ledger.runs.get(record.run_id)  # it may have started since *record* was read
-        state = "suspended" if now.suspended_at is not None else now.state.value
-        raise InvalidInput("run", record.name, f"it does not wait for its start: it is {state}")
+        how = "is starting or runs" if now.exit is None else "has ended"
+        how = "is suspended" if now.suspended_at is not None else how
+        raise InvalidInput("run", record.name, f"give a run that waits for its start: it {how}")
     return {
         **fields(record, "run_id", "name"),
         **_entry_fields(found),

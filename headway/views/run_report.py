@@ -4,7 +4,6 @@ The page of the run and `headway show` print the same sections.
 """
 
 import math
-import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -40,7 +39,8 @@ _ENDS = {
     ExitKind.PREEMPTED: "was stopped, to go on later",
     ExitKind.REFUSED: "was refused",
 }
-_FACTS = ("", "")
+FACTS = ("", "")
+"""Columns of a section whose rows are names with what is said of each."""
 _MOST_OUTPUTS = 20
 _MOST_CHARACTERS = 600
 
@@ -56,11 +56,11 @@ class Section:
 
 def run_report(history: RunHistory) -> list[Section]:
     """Everything about one run, in the order in which it happened."""
-    sections = [Section("Asked for", _FACTS, tuple(_asked(history)))]
+    sections = [Section("Asked for", FACTS, tuple(_asked(history)))]
     since = history.record.submitted_at
     for attempt in history.attempts:
         sections.append(
-            Section(f"Attempt {attempt.attempt}", _FACTS, tuple(_attempt(history, attempt, since)))
+            Section(f"Attempt {attempt.attempt}", FACTS, tuple(_attempt(history, attempt, since)))
         )
         if (rows := _compared(attempt)) is not None:
             title = f"Attempt {attempt.attempt}: predicted and measured"
@@ -69,11 +69,11 @@ def run_report(history: RunHistory) -> list[Section]:
     if history.metrics:
         sections.append(Section("Metrics", ("", *MetricSpan._fields), tuple(_metrics(history))))
     if told := tuple(_untold(history)):
-        sections.append(Section("Not told", _FACTS, told))
+        sections.append(Section("Not told", FACTS, told))
     if history.ranks:
-        sections.append(Section("Other nodes", _FACTS, tuple(map(_rank, history.ranks))))
+        sections.append(Section("Other nodes", FACTS, tuple(map(_rank, history.ranks))))
     if history.attempts:
-        sections.append(Section("Left behind", _FACTS, tuple(_left(history))))
+        sections.append(Section("Left behind", FACTS, tuple(_left(history))))
     return sections
 
 
@@ -90,45 +90,6 @@ def headline(history: RunHistory) -> str:
     )
 
 
-def markdown(history: RunHistory) -> str:
-    """The report as Markdown; what users wrote stays text."""
-    parts = [escaped(headline(history))]
-    for section in run_report(history):
-        parts.append(f"## {escaped(section.title)}")
-        parts.append(_list(section) if section.columns == _FACTS else _table(section))
-    own, links = f"/v1/runs/{history.record.run_id}", page_link(history.record.run_id)
-    if history.attempts:
-        links += f", [its log]({own}/log), [its outputs]({own}/outputs)"
-    parts.append(links)
-    return "\n\n".join(parts) + "\n"
-
-
-def page_link(run_id: str) -> str:
-    """The way from Prefect's pages to the site's page of the run, as Markdown.
-
-    By its path, since only who reads it knows by which name the gateway is asked.
-    """
-    return f"At the gateway: [its page](/headway#/runs/{run_id})"
-
-
-def waiting_text(sentence: str, at: datetime) -> str:
-    """Why a run waits as Markdown; an empty *sentence* once it was given its place."""
-    if not sentence:
-        return f"It waits no more: it was given its place at {_time(at)}.\n"
-    return f"**It waits:** {escaped(sentence)}.\n\nSaid at {_time(at)}.\n"
-
-
-def _list(section: Section) -> str:
-    named = ((f"**{escaped(name)}** " if name else "", text) for name, text in section.rows)
-    return "\n".join(f"- {name}{escaped(text)}" for name, text in named)
-
-
-def _table(section: Section) -> str:
-    rows = [section.columns, ("---",) * len(section.columns)]
-    rows += [tuple(escaped(cell) for cell in row) for row in section.rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
 # -- what was asked -------------------------------------------------------------------
 
 
@@ -136,7 +97,7 @@ def _asked(history: RunHistory) -> Iterable[tuple[str, str]]:
     record = history.record
     job = record.job
     who = _plain(record.owner) if record.owner else "somebody unknown"
-    yield "submitted", f"{_time(record.submitted_at)} by {who}, team {record.team}"
+    yield "submitted", f"{time_text(record.submitted_at)} by {who}, team {record.team}"
     yield "program", _plain(" ".join(str(word) for word in job.get("command") or ()))
     yield "image", _plain(str(job.get("image", "")))
     if history.code is not None:
@@ -231,9 +192,9 @@ def _waited(attempt: AttemptRecord, since: datetime) -> str:
 
 def _ran(since: datetime, until: datetime | None) -> str:
     if until is None:
-        return f"since {_time(since)}"
+        return f"since {time_text(since)}"
     took = format_duration((until - since).total_seconds())
-    return f"{took}, the whole attempt: from {_time(since)} to {_time(until)}"
+    return f"{took}, the whole attempt: from {time_text(since)} to {time_text(until)}"
 
 
 def _granted(history: RunHistory, lease: Lease) -> str:
@@ -247,7 +208,9 @@ def _granted(history: RunHistory, lease: Lease) -> str:
     if len(gpus) == len(held) and (together := closeness(gpus)):
         parts[-1] += f", these {together}"
     parts += [f"{lease.ports_text} of the node"] if lease.ports else []
-    return f"lease {lease.lease_id} on {lease.node}, {_time(lease.granted_at)}: {', '.join(parts)}"
+    return (
+        f"lease {lease.lease_id} on {lease.node}, {time_text(lease.granted_at)}: {', '.join(parts)}"
+    )
 
 
 def grown_text(record: RunRecord, lease: Lease) -> str:
@@ -313,10 +276,10 @@ def _peaks(attempt: AttemptRecord, leases: Sequence[Lease]) -> str:
 
 def _warning(warning: RunWarning) -> str:
     failure = warning.failure
-    until = "goes on" if warning.ended_at is None else f"to {_time(warning.ended_at)}"
+    until = "goes on" if warning.ended_at is None else f"to {time_text(warning.ended_at)}"
     acted = "; the site ended the run for it" if warning.stopped_at is not None else ""
     kind = failure.kind.value.replace("_", " ")
-    return f"{kind}: it {_plain(failure.text)} (from {_time(warning.began_at)}, {until}{acted})"
+    return f"{kind}: it {_plain(failure.text)} (from {time_text(warning.began_at)}, {until}{acted})"
 
 
 def ending(exit_: Exit) -> str:
@@ -378,10 +341,13 @@ def _outputs(history: RunHistory) -> Iterable[tuple[str, str]]:
 
 def _in_the_store(part: StoredPart) -> Iterable[tuple[str, str]]:
     if part.key:
-        until = "" if part.removed_at is None else f"; removed at {_time(part.removed_at)}"
+        until = "" if part.removed_at is None else f"; removed at {time_text(part.removed_at)}"
         files = "1 file" if part.files == 1 else f"{part.files} files"
         what = f"{files}, {format_size(part.size_bytes)}"
-        yield "store", f"as of attempt {part.attempt}: {what}, at {_time(part.stored_at)}{until}"
+        yield (
+            "store",
+            f"as of attempt {part.attempt}: {what}, at {time_text(part.stored_at)}{until}",
+        )
     if part.note:
         yield "warning", f"not in the store: {_plain(part.note)}"
 
@@ -393,14 +359,10 @@ def _place(history: RunHistory, node: str | None, path: Path) -> str:
     return f"on node {node}: {Path('runs', history.record.run_id) / path} below its HEADWAY_HOME"
 
 
-def _time(moment: datetime) -> str:
+def time_text(moment: datetime) -> str:
+    """*moment* to the second."""
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _plain(text: str) -> str:
     return shown(text, _MOST_CHARACTERS)[1:-1]
-
-
-def escaped(text: str) -> str:
-    """*text* with what Markdown would take for its own marks taken as it is."""
-    return re.sub(r"([\\`*_{}\[\]<>|#&~])", r"\\\1", text)

@@ -45,7 +45,7 @@ from headway.telemetry.host import boot_id
 from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.units import GIB, MIB
 from headway.views.run_history import history_of
-from headway.views.run_report import markdown
+from headway.views.run_markdown import markdown
 from tests.ports.telemetry import FakeGpus
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release

@@ -34,7 +34,7 @@ from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.units import GIB
 from headway.views.run_document import size_words
 from headway.views.run_history import history_of
-from headway.views.run_report import markdown
+from headway.views.run_markdown import markdown
 from tests.ports.telemetry import FakeGpus
 from tests.support.fence import fence_of, release
 from tests.support.leading import admit_in_term, admitted, leading

@@ -385,7 +385,7 @@ def test_of_a_run_that_starts_while_it_is_asked_about_nothing_contradicts_itself
     line.take_in([starts])
     before = here.ledger.runs.get(starts.run_id)
     assert line.run_pass().granted == (starts.run_id,)
-    with pytest.raises(InvalidInput, match="it does not wait for its start: it is claimed"):
+    with pytest.raises(InvalidInput, match="waits for its start: it is starting"):
         why_view(here, before, sees=lambda _team: True)
 
 

@@ -20,7 +20,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
 from headway.views.run_history import history_of
-from headway.views.run_report import markdown
+from headway.views.run_markdown import markdown
 from tests.support.postgresql import with_ledger
 from tests.support.queued import begun, claim
 

@@ -67,7 +67,7 @@ export function timeline(running, queue) {
         high: run.latest_start_at && +new Date(run.latest_start_at) };
     }),
   ].slice(0, 40);
-  if (!rows.length) return h("p", { class: "soft" }, "Nothing runs, and nothing waits that has an expected start.");
+  if (!rows.length) return h("p", { class: "soft" }, "Nothing that you may see runs, or waits with an expected start.");
   const first = Math.min(now, ...rows.filter((row) => row.runs).map((row) => Math.max(row.from, now - 36e5)));
   const ends = rows.flatMap((row) => [row.to, row.high, row.from]).filter((at) => at);
   const last = Math.max(now + 6e5, ...ends);

@@ -94,7 +94,7 @@ function running(runs) {
     run.done_frac === null ? NOT_KNOWN
       : h("progress", { max: 1, value: run.done_frac, "aria-label": `${run.name} is done by` }),
     duration(run.elapsed_s), run.progress_text || NOT_KNOWN]);
-  return table("Running", [["run", "name"], ["owner"], ["node"], ["done"], ["has run for", "n"], ["progress", "span"]], rows, "Nothing runs.");
+  return table("Running", [["run", "name"], ["owner"], ["node"], ["done"], ["has run for", "n"], ["progress", "span"]], rows, "Nothing runs that you may see.");
 }
 
 function waiting(queue) {

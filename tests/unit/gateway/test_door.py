@@ -78,10 +78,10 @@ def test_many_questions_of_one_keep_no_other_waiting(token: str) -> None:
     async def both() -> None:
         asking = Asking()
         async with anyio.create_task_group() as group:
-            for _ in range(500):
+            for _ in range(4000):
                 group.start_soon(asking.ask, token)
             assert await asking.ask(GOOD["vision"], where="10.0.0.2") == 200
-            assert len(asking.answered) < 250
+            assert len(asking.answered) < 2000
             group.cancel_scope.cancel()
 
     anyio.run(both)

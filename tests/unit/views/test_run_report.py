@@ -17,7 +17,8 @@ from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState,
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.units import GIB, MIB
 from headway.views.run_history import RunHistory
-from headway.views.run_report import Section, ending, headline, markdown, run_report
+from headway.views.run_markdown import markdown
+from headway.views.run_report import Section, ending, headline, run_report
 from tests.unit.views.test_documents import NOON
 from tests.unit.views.test_documents import RECORD as WAITING
 
