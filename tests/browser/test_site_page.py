@@ -66,10 +66,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def eight(site: Site) -> None:
     """A node of eight GPUs, one of them lost, in a pool of its own."""
     gpus = tuple(Gpu(f"GPU-8-{n}", n, "H100", 80 * GIB) for n in range(8))
-    read = tuple(
-        GpuReading(g.uuid, g.index, g.name, g.memory_bytes, 0, 0.0, 50.0, 100.0, 1e9, 2e9, 3e9, 4e9)
-        for g in gpus[:7]
-    )
+    read = tuple(GpuReading(g.uuid, g.index, g.name, g.memory_bytes, 0, 0.0) for g in gpus[:7])
     host = HostReading(512 * GIB, 4 * GIB, 0.1, 100 * GIB)
     seen = NodeReading(site.ledger.now(), host, read, lost_gpus={"GPU-8-7": "NVML error 15"})
     node = Node("node-8", "large", Capacity(64.0, 512 * GIB, gpus), gpu_price_per_hour=4.0)
