@@ -48,7 +48,7 @@ def test_each_line_does_what_the_page_says(told: dict[str, str], tmp_path: Path)
     assert "epoch 10/10, loss 0.100" in told["headway run train.py"]
     assert "train" in told["headway runs --mine"]
     assert "epoch 10/10" in told["headway logs RUN -f"]
-    assert "it does not wait" in told["headway why RUN"]
+    assert "it has ended" in told["headway why RUN"]
     assert (tmp_path / "results").is_dir()
     assert "epoch 10/10" in told["headway submit job.yaml --watch"]
     assert "loss 0.010" in told["headway run train.py -- --lr 0.01"]

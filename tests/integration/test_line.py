@@ -341,7 +341,7 @@ def test_it_is_said_why_a_run_waits_and_what_would_start_it_earlier(sites) -> No
         mine = Client(Address(url, bearer(here)["Authorization"].removeprefix("Bearer ")))
         with mine:
             found = mine.why(waits.run_id)
-            with pytest.raises(InvalidInput, match="it does not wait"):
+            with pytest.raises(InvalidInput, match="waits for its start"):
                 mine.why(running.run_id)
     assert (found["resource"], found["position"]) == ("host_memory", 2)
     assert [one["name"] for one in found["holders"]] == ["job-0"]
