@@ -52,9 +52,13 @@ def begin(ledger: Ledger, run_id: str, metrics: Sequence[Mapping[str, float]]) -
 def _nodes(ledger: Ledger) -> None:
     gpus = [Gpu(f"GPU-{n}", n, "V100", 16 * GIB) for n in range(3)]
     read = tuple(
-        GpuReading(gpu.uuid, gpu.index, gpu.name, gpu.memory_bytes, 2 * GIB, 0.5)
+        GpuReading(
+            gpu.uuid, gpu.index, gpu.name, gpu.memory_bytes, 2 * GIB, 0.5, temperature_c=50.0,
+            power_w=200.0, pcie_rx_bytes_per_s=1e9, pcie_tx_bytes_per_s=2e9,
+            nvlink_rx_bytes_per_s=3e9, nvlink_tx_bytes_per_s=4e9,
+        )
         for gpu in gpus[:2]
-    )
+    )  # fmt: skip
     for name, held, reading in (
         (NODE, gpus[:2], NodeReading(_MOMENT, _HOST, read)),
         ("node-b", gpus[2:], NodeReading(_MOMENT, _HOST, (), lost_gpus={"GPU-2": "NVML error 15"})),
