@@ -3,26 +3,29 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headway.cli.inputs import open_client
 from headway.cli.output import Json, as_json, print_json, print_table, say
 from headway.errors import InvalidInput, RunUnknown
-from headway.model.array import Array, array_words, take_array
 from headway.model.document import Document
-from headway.model.job_text import JobText
 from headway.units import format_duration
-from headway.views.tables import array_counts, columns_of, end_text, results_csv
+
+if TYPE_CHECKING:
+    from headway.model.array import Array
+    from headway.model.job_text import JobText
 
 
-def array_of(read: JobText, words: tuple[str, ...], at_most: int | None) -> Array | None:
+def array_of(read: "JobText", words: tuple[str, ...], at_most: int | None) -> "Array | None":
     """The array of a job file, or the one that the command line gives in its place.
 
     Raises:
         InvalidInput: Something is wrong with it.
     """
+    from headway.model.array import array_words, take_array
+
     array = read.array
     if words:
         array = take_array(Document({"array": array_words(words)}))
@@ -73,6 +76,8 @@ def told_retried(view: Mapping[str, Any]) -> str:
 
 def array_row(view: Mapping[str, Any]) -> list[str]:
     """An array as a line of `headway runs`."""
+    from headway.views.tables import array_counts, end_text
+
     done = (view["ended_well"] + view["failed"] + view["cancelled"]) / view["size"]
     at = datetime.fromisoformat(view["submitted_at"]).astimezone()
     return [
@@ -90,6 +95,8 @@ def array_row(view: Mapping[str, Any]) -> list[str]:
 
 def show_array(view: Mapping[str, Any]) -> None:
     """An array with its members, for people."""
+    from headway.views.tables import array_counts, end_text
+
     most = f", at most {view['at_most']} at once" if view["at_most"] else ""
     say(f"{view['name']}  {view['state']}  {_members(view['size'])}{most}")
     say(f"{array_counts(view)}{end_text(view)}")
@@ -99,6 +106,8 @@ def show_array(view: Mapping[str, Any]) -> None:
 
 def _table(view: Mapping[str, Any], *, with_metrics: bool) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of the members that have become runs."""
+    from headway.views.tables import columns_of
+
     rows = view["members"]
     parameters = columns_of(rows, "parameters")
     metrics = columns_of(rows, "metrics") if with_metrics else []
@@ -135,6 +144,8 @@ def results(array: str, *, as_csv: bool, sort: str | None, machine: bool) -> Non
       headway results sweep
       headway results sweep --sort loss --csv
     """
+    from headway.views.tables import array_counts, results_csv
+
     with open_client() as client:
         view = if_array(client.array, array) or _as_array(client.run(array))
     if sort is not None:
@@ -159,6 +170,8 @@ def _as_array(run: Json) -> Json:
 
 
 def _sorted(rows: Sequence[Json], metric: str) -> list[Json]:
+    from headway.views.tables import columns_of
+
     known = columns_of(rows, "metrics")
     if metric not in known:
         raise InvalidInput("--sort", metric, f"give one of {', '.join(known) or 'none so far'}")

@@ -12,7 +12,6 @@ from headway.cli.completion import RUN
 from headway.cli.inputs import open_client, overrides
 from headway.cli.output import as_json, say
 from headway.cli.submit import Environment, Place
-from headway.model.job_text import read_job
 
 
 @click.command()
@@ -64,6 +63,8 @@ def run(
       headway run train.py --gpus 1 -- --epochs 10
       headway run train.py --array lr=0.1,0.01 -- --lr '{lr}'
     """
+    from headway.model.job_text import read_job
+
     document = {
         **environment,
         "name": name or _name_of(program),
@@ -94,6 +95,8 @@ def rerun(*, run_: str, overrides: tuple[str, ...], watch: bool, machine: bool) 
       headway rerun flights --watch
       headway rerun flights --set resources.cpus=4
     """
+    from headway.model.job_text import read_job
+
     with open_client() as client:
         job = dict(client.run(run_)["job"]) | {"owner": ""}
         read = read_job(json.dumps(job), filename=f"run {run_}", overrides=overrides)

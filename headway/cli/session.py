@@ -14,7 +14,6 @@ from headway.cli.submit import Environment, Place
 from headway.clock import SystemClock
 from headway.errors import GatewayRefused, GatewayUnreachable, InvalidInput
 from headway.model.exec_messages import SHELL
-from headway.model.job_text import read_job
 from headway.model.session import session_port
 
 if TYPE_CHECKING:
@@ -86,6 +85,8 @@ def session(
       headway session --gpus 1 jupyter
       headway session --gpus 1 --idle 2h shell
     """
+    from headway.model.job_text import read_job
+
     bare = environment["python"] == submit.NEWEST and not environment["requirements"]
     if kind == "jupyter" and bare:
         raise click.UsageError("give --image or --requirements with Jupyter in it")

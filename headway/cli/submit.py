@@ -34,8 +34,10 @@ from headway.cli.output import (
 )
 from headway.clock import SystemClock
 from headway.code.folder import INCLUDE, left_behind
-from headway.model.array import Array, member_job
 from headway.units import COST, format_cost, format_duration, format_size
+
+if TYPE_CHECKING:
+    from headway.model.array import Array
 
 if TYPE_CHECKING:
     from headway.client import Client
@@ -124,6 +126,8 @@ def submit(
       headway submit job.yaml --watch
       headway submit job.yaml --set resources.gpus=2 --dry-run
     """
+    from headway.model.array import member_job
+
     if more and not parameters:
         raise click.UsageError(f"Got unexpected extra argument ({more[0]})")
     if after is not None:
@@ -147,7 +151,7 @@ def submit(
         tell(client, made, watch=watch, machine=machine)
 
 
-def submit_job(client: "Client", job: Json, array: Array | None, **how: str | None) -> Json:
+def submit_job(client: "Client", job: Json, array: "Array | None", **how: str | None) -> Json:
     """Submit *job*, or each member of *array*; *how* is as for `Client.submit`."""
     if array is None:
         return client.submit(job, **how)

@@ -4,7 +4,6 @@ import click
 
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json, print_table, say
-from headway.views.tables import HEADINGS, usage_cells, usage_csv
 
 
 @click.command()
@@ -22,6 +21,8 @@ def usage(*, as_csv: bool, machine: bool, **asked: str | None) -> None:
       headway usage
       headway usage --month 2026-01 --csv
     """
+    from headway.views.tables import HEADINGS, usage_cells, usage_csv
+
     with open_client() as client:
         found = client.usage(**asked)
     rows = found["rows"]
