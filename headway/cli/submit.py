@@ -37,10 +37,8 @@ from headway.code.folder import INCLUDE, left_behind
 from headway.units import COST, format_cost, format_duration, format_size
 
 if TYPE_CHECKING:
-    from headway.model.array import Array
-
-if TYPE_CHECKING:
     from headway.client import Client
+    from headway.model.array import Array
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
